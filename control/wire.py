@@ -1,0 +1,280 @@
+"""Control's admin door: every path, body and answer of the HTTP API on :18084 that the console and the CLI use.
+
+It holds no behaviour: it imports the standard library, msgspec and `engine.wire` only.
+Every path but HEALTHZ needs `Authorization: Bearer <SPLASH_HOME/secrets/admin>`.
+"""
+
+from typing import Final, Literal
+
+from engine.wire import (
+    Frozen,
+    LayoutStatus,
+    LoadProgress,
+    MemoryActual,
+    MemoryPlan,
+    ModelStatus,
+    Phase,
+    ProcessRecord,
+    RequestClass,
+    SelfTest,
+)
+
+__all__ = [
+    "LayoutStatus",
+    "LoadProgress",
+    "MemoryActual",
+    "MemoryPlan",
+    "ModelStatus",
+    "Phase",
+    "ProcessRecord",
+    "RequestClass",
+    "SelfTest",
+]
+
+WIRE_VERSION: Final = 1
+
+HEALTHZ: Final = "/healthz"
+OVERVIEW: Final = "/overview"
+LOAD: Final = "/engine/load"
+UNLOAD: Final = "/engine/unload"
+RESTART: Final = "/engine/restart"
+CONCURRENCY: Final = "/settings/concurrency"
+REQUESTS: Final = "/requests"
+CANCEL: Final = "/requests/{id}/cancel"
+KEYS: Final = "/keys"
+KEY: Final = "/keys/{id}"
+MODELS: Final = "/models"
+LOGIN_LINKS: Final = "/login-links"
+REDEEM: Final = "/login-links/redeem"
+QUIT: Final = "/quit"
+
+# The life of the engine process as control sees it.
+EngineState = Literal["unloaded", "loading", "ready", "draining", "stopping", "crashed", "failed"]
+# Where a request is: in control's line (waiting: others run; held: no engine is ready), or in the engine.
+RequestPhase = Literal["waiting", "held", "prefill", "decode"]
+Outcome = Literal["completed", "cancelled", "failed", "rejected"]
+
+NUM_SLOTS: Final = 4
+
+
+class AdminError(Frozen, omit_defaults=False):
+    """Body of every admin answer that is not 2xx: one sentence for a person, and a code for a program."""
+
+    code: str
+    message: str
+
+
+class Health(Frozen, omit_defaults=False):
+    """GET /healthz of control and of webui: identity only."""
+
+    name: Literal["control", "webui"]
+    pid: int
+    nonce: str
+    wire_version: int = WIRE_VERSION
+
+
+class LoadRequest(Frozen):
+    """POST /engine/load. `model` None: the last one, else the demo. `context` and `budget_bytes` None: what that model had last.
+
+    A running model is replaced gracefully: running requests finish, waiting ones are held and go on with the new model.
+    """
+
+    model: str | None = None
+    context: int | None = None
+    budget_bytes: int | None = None
+
+
+class UnloadRequest(Frozen):
+    """POST /engine/unload. Graceful unless `force`: then running requests are cut, with a typed error each."""
+
+    force: bool = False
+
+
+class ConcurrencyRequest(Frozen):
+    concurrency: int
+
+
+class QuitRequest(Frozen):
+    """POST /quit: engine, then control. Answered at once (202); progress is in the overview until control is gone."""
+
+    force: bool = False
+
+
+class Accepted(Frozen, omit_defaults=False):
+    """202: begun. `running` requests finish first; `waiting` are held (or, on quit, told)."""
+
+    message: str
+    running: int = 0
+    waiting: int = 0
+
+
+class EngineView(Frozen, omit_defaults=False):
+    """The engine's life as control knows it, with the figures of its newest /status. `status_age_s` None: never answered."""
+
+    state: EngineState
+    pid: int | None = None
+    port: int | None = None
+    model_name: str | None = None
+    wanted_model: str | None = None
+    since_s: float = 0.0
+    restarts: int = 0
+    error: str | None = None
+    load: LoadProgress | None = None
+    model: ModelStatus | None = None
+    layout: LayoutStatus | None = None
+    self_tests: tuple[SelfTest, ...] = ()
+    memory_plan: MemoryPlan | None = None
+    memory_actual: MemoryActual | None = None
+    status_age_s: float | None = None
+
+
+class Slot(Frozen, omit_defaults=False):
+    """A request that holds one of the slots. `phase` prefill: the bar is `cached_tokens` then `prefilled_tokens` of `prompt_tokens`.
+
+    `prefilled_tokens` includes the cached ones. `tokens_per_second` is of the phase it is in; None: not known yet.
+    """
+
+    slot: int
+    id: str
+    number: int
+    key: str
+    dialect: str
+    phase: RequestPhase
+    prompt_tokens: int | None
+    cached_tokens: int
+    prefilled_tokens: int
+    output_tokens: int
+    tokens_per_second: float | None
+    eta_s: float | None
+    elapsed_s: float
+
+
+class Waiting(Frozen, omit_defaults=False):
+    """A request in the line, `position` from 1."""
+
+    id: str
+    number: int
+    position: int
+    key: str
+    dialect: str
+    phase: RequestPhase
+    request_class: RequestClass
+    prompt_tokens: int | None
+    waited_s: float
+
+
+class Today(Frozen, omit_defaults=False):
+    """Since local midnight. `hit_rate` = cached / prompt tokens, None before the first request."""
+
+    requests: int = 0
+    prompt_tokens: int = 0
+    cached_tokens: int = 0
+    completion_tokens: int = 0
+    hit_rate: float | None = None
+
+
+class Overview(Frozen, omit_defaults=False):
+    """GET /overview: what the first page shows, once a second. `slots` has NUM_SLOTS entries, None where free."""
+
+    sampled_at_s: float
+    engine: EngineView
+    concurrency: int
+    slots: tuple[Slot | None, ...]
+    waiting: tuple[Waiting, ...]
+    decode_tokens_per_second: float | None
+    decoding: int
+    today: Today
+    quitting: bool = False
+    api_base: str = ""
+    version: str = ""
+
+
+class RequestRow(Frozen, omit_defaults=False):
+    """One request in SQLite. Times in ms; None where the request never got that far. `started_at_s` is Unix time, UTC."""
+
+    id: str
+    number: int
+    started_at_s: float
+    key: str
+    dialect: str
+    model: str
+    stream: bool
+    outcome: Outcome
+    error_code: str | None
+    finish_reason: str | None
+    queue_ms: float | None
+    prefill_ms: float | None
+    decode_ms: float | None
+    ttft_ms: float | None
+    total_ms: float
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    reasoning_tokens: int
+
+
+class RequestList(Frozen, omit_defaults=False):
+    """GET /requests?limit=N: newest first."""
+
+    requests: tuple[RequestRow, ...]
+
+
+class NewKey(Frozen):
+    name: str
+    request_class: RequestClass = "interactive"
+
+
+class KeyView(Frozen, omit_defaults=False):
+    """A key without its secret: `hint` is its beginning and its last four characters."""
+
+    id: int
+    name: str
+    request_class: RequestClass
+    hint: str
+    created_at_s: float
+    revoked_at_s: float | None = None
+
+
+class CreatedKey(Frozen, omit_defaults=False):
+    """Answer of POST /keys: the only time that `key` is seen."""
+
+    key: str
+    view: KeyView
+
+
+class KeyList(Frozen, omit_defaults=False):
+    keys: tuple[KeyView, ...]
+
+
+class ModelOnDisk(Frozen, omit_defaults=False):
+    """One model on this machine. `name` is what load takes."""
+
+    name: str
+    path: str
+    architecture: str
+    quantization: str | None
+    weights_bytes: int
+    native_context_tokens: int
+    fits: bool
+    is_demo: bool
+
+
+class ModelList(Frozen, omit_defaults=False):
+    models: tuple[ModelOnDisk, ...]
+
+
+class NewLoginLink(Frozen):
+    """POST /login-links. `valid_s`: 600 when a person reads it, 30 when a program opens it."""
+
+    valid_s: float = 600.0
+
+
+class LoginLink(Frozen, omit_defaults=False):
+    token: str
+    expires_at_s: float
+
+
+class Redeem(Frozen):
+    """POST /login-links/redeem: 200 once; 404 when unknown, used or expired."""
+
+    token: str

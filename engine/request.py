@@ -1,0 +1,95 @@
+"""One request inside the engine: all of its state, and the two contracts that its text side and its device side meet at.
+
+It does no work: the worker thread moves a request along, `engine.text` turns its tokens into events.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from engine.wire import Event, FinishReason, Phase, RequestClass
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParameters:
+    """Resolved sampling: every default is filled in. temperature 0 is greedy; top_k 0, top_p 1 and min_p 0 are off.
+
+    `num_logprobs` None: no log-probabilities; else how many alternatives beside the sampled token.
+    """
+
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = 0
+    min_p: float = 0.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    seed: int = 0
+    num_logprobs: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SampledToken:
+    """What the device side hands to the text side. `top` is (token id, natural-log probability), most likely first."""
+
+    token: int
+    logprob: float | None = None
+    top: tuple[tuple[int, float], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """Why the text side says that a request is complete."""
+
+    reason: FinishReason
+    stop_sequence: str | None = None
+
+
+class Output(Protocol):
+    """Turns tokens into text, reasoning and tool-call events. One per request; called on the worker thread only; no MLX."""
+
+    finish: Finish | None
+    """Set by `push` at an end-of-text token or a stop string; the worker then ends the request."""
+
+    reasoning_tokens: int
+
+    def push(self, token: SampledToken) -> Sequence[Event]:
+        """Take one sampled token (the end-of-text token too); return the events that are certain now."""
+
+    def close(self, reason: FinishReason) -> tuple[Sequence[Event], Finish]:
+        """The request ends for `reason`: return what was held back, and the reason to report ("tool_calls" when calls were made)."""
+
+
+Deliver = Callable[[Sequence[Event]], None]
+"""Takes events to the client's connection. Called on the worker thread; must not block."""
+
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """State of one request. Made by the HTTP side, then owned by the worker thread alone.
+
+    Token counts:  [0, cached_len) restored   [cached_len, prefilled_len) computed   [prefilled_len, prompt_len) to do
+    """
+
+    id: str
+    prompt: tuple[int, ...]
+    sampling: SamplingParameters
+    max_tokens: int
+    request_class: RequestClass
+    output: Output
+    deliver: Deliver
+    arrived_at: float  # monotonic seconds
+
+    phase: Phase = "queued"
+    cached_len: int = 0
+    prefilled_len: int = 0
+    tokens: list[int] = field(default_factory=list)  # sampled so far
+    prefill_began_at: float | None = None
+    first_token_at: float | None = None
+    first_emission_tokens: int = 0
+    last_progress_at: float = float("-inf")
+
+    @property
+    def prompt_len(self) -> int:
+        return len(self.prompt)
