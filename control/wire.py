@@ -57,14 +57,14 @@ Outcome = Literal["completed", "cancelled", "failed", "rejected"]
 NUM_SLOTS: Final = 4
 
 
-class AdminError(Frozen, omit_defaults=False):
+class AdminError(Frozen, frozen=True, omit_defaults=False):
     """Body of every admin answer that is not 2xx: one sentence for a person, and a code for a program."""
 
     code: str
     message: str
 
 
-class Health(Frozen, omit_defaults=False):
+class Health(Frozen, frozen=True, omit_defaults=False):
     """GET /healthz of control and of webui: identity only."""
 
     name: Literal["control", "webui"]
@@ -73,8 +73,10 @@ class Health(Frozen, omit_defaults=False):
     wire_version: int = WIRE_VERSION
 
 
-class LoadRequest(Frozen):
-    """POST /engine/load. `model` None: the last one, else the demo. `context` and `budget_bytes` None: what that model had last.
+class LoadRequest(Frozen, frozen=True):
+    """POST /engine/load.
+
+    `model` None: the last one, else the demo. `context` and `budget_bytes` None: what that model had last.
 
     A running model is replaced gracefully: running requests finish, waiting ones are held and go on with the new model.
     """
@@ -84,23 +86,23 @@ class LoadRequest(Frozen):
     budget_bytes: int | None = None
 
 
-class UnloadRequest(Frozen):
+class UnloadRequest(Frozen, frozen=True):
     """POST /engine/unload. Graceful unless `force`: then running requests are cut, with a typed error each."""
 
     force: bool = False
 
 
-class ConcurrencyRequest(Frozen):
+class ConcurrencyRequest(Frozen, frozen=True):
     concurrency: int
 
 
-class QuitRequest(Frozen):
+class QuitRequest(Frozen, frozen=True):
     """POST /quit: engine, then control. Answered at once (202); progress is in the overview until control is gone."""
 
     force: bool = False
 
 
-class Accepted(Frozen, omit_defaults=False):
+class Accepted(Frozen, frozen=True, omit_defaults=False):
     """202: begun. `running` requests finish first; `waiting` are held (or, on quit, told)."""
 
     message: str
@@ -108,8 +110,8 @@ class Accepted(Frozen, omit_defaults=False):
     waiting: int = 0
 
 
-class EngineView(Frozen, omit_defaults=False):
-    """The engine's life as control knows it, with the figures of its newest /status. `status_age_s` None: never answered."""
+class EngineView(Frozen, frozen=True, omit_defaults=False):
+    """The engine's life as control knows it, with figures of its newest /status (`status_age_s` None: never answered)."""
 
     state: EngineState
     pid: int | None = None
@@ -128,8 +130,10 @@ class EngineView(Frozen, omit_defaults=False):
     status_age_s: float | None = None
 
 
-class Slot(Frozen, omit_defaults=False):
-    """A request that holds one of the slots. `phase` prefill: the bar is `cached_tokens` then `prefilled_tokens` of `prompt_tokens`.
+class Slot(Frozen, frozen=True, omit_defaults=False):
+    """A request that holds one of the slots.
+
+    `phase` prefill: the bar is `cached_tokens` then `prefilled_tokens` of `prompt_tokens`.
 
     `prefilled_tokens` includes the cached ones. `tokens_per_second` is of the phase it is in; None: not known yet.
     """
@@ -149,7 +153,7 @@ class Slot(Frozen, omit_defaults=False):
     elapsed_s: float
 
 
-class Waiting(Frozen, omit_defaults=False):
+class Waiting(Frozen, frozen=True, omit_defaults=False):
     """A request in the line, `position` from 1."""
 
     id: str
@@ -163,7 +167,7 @@ class Waiting(Frozen, omit_defaults=False):
     waited_s: float
 
 
-class Today(Frozen, omit_defaults=False):
+class Today(Frozen, frozen=True, omit_defaults=False):
     """Since local midnight. `hit_rate` = cached / prompt tokens, None before the first request."""
 
     requests: int = 0
@@ -173,7 +177,7 @@ class Today(Frozen, omit_defaults=False):
     hit_rate: float | None = None
 
 
-class Overview(Frozen, omit_defaults=False):
+class Overview(Frozen, frozen=True, omit_defaults=False):
     """GET /overview: what the first page shows, once a second. `slots` has NUM_SLOTS entries, None where free."""
 
     sampled_at_s: float
@@ -189,8 +193,8 @@ class Overview(Frozen, omit_defaults=False):
     version: str = ""
 
 
-class RequestRow(Frozen, omit_defaults=False):
-    """One request in SQLite. Times in ms; None where the request never got that far. `started_at_s` is Unix time, UTC."""
+class RequestRow(Frozen, frozen=True, omit_defaults=False):
+    """One request in SQLite. Times in ms, None where the request never got that far; `started_at_s` is Unix time."""
 
     id: str
     number: int
@@ -213,18 +217,18 @@ class RequestRow(Frozen, omit_defaults=False):
     reasoning_tokens: int
 
 
-class RequestList(Frozen, omit_defaults=False):
+class RequestList(Frozen, frozen=True, omit_defaults=False):
     """GET /requests?limit=N: newest first."""
 
     requests: tuple[RequestRow, ...]
 
 
-class NewKey(Frozen):
+class NewKey(Frozen, frozen=True):
     name: str
     request_class: RequestClass = "interactive"
 
 
-class KeyView(Frozen, omit_defaults=False):
+class KeyView(Frozen, frozen=True, omit_defaults=False):
     """A key without its secret: `hint` is its beginning and its last four characters."""
 
     id: int
@@ -235,18 +239,18 @@ class KeyView(Frozen, omit_defaults=False):
     revoked_at_s: float | None = None
 
 
-class CreatedKey(Frozen, omit_defaults=False):
+class CreatedKey(Frozen, frozen=True, omit_defaults=False):
     """Answer of POST /keys: the only time that `key` is seen."""
 
     key: str
     view: KeyView
 
 
-class KeyList(Frozen, omit_defaults=False):
+class KeyList(Frozen, frozen=True, omit_defaults=False):
     keys: tuple[KeyView, ...]
 
 
-class ModelOnDisk(Frozen, omit_defaults=False):
+class ModelOnDisk(Frozen, frozen=True, omit_defaults=False):
     """One model on this machine. `name` is what load takes."""
 
     name: str
@@ -259,22 +263,22 @@ class ModelOnDisk(Frozen, omit_defaults=False):
     is_demo: bool
 
 
-class ModelList(Frozen, omit_defaults=False):
+class ModelList(Frozen, frozen=True, omit_defaults=False):
     models: tuple[ModelOnDisk, ...]
 
 
-class NewLoginLink(Frozen):
+class NewLoginLink(Frozen, frozen=True):
     """POST /login-links. `valid_s`: 600 when a person reads it, 30 when a program opens it."""
 
     valid_s: float = 600.0
 
 
-class LoginLink(Frozen, omit_defaults=False):
+class LoginLink(Frozen, frozen=True, omit_defaults=False):
     token: str
     expires_at_s: float
 
 
-class Redeem(Frozen):
+class Redeem(Frozen, frozen=True):
     """POST /login-links/redeem: 200 once; 404 when unknown, used or expired."""
 
     token: str
