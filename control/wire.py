@@ -111,7 +111,7 @@ class Accepted(Frozen, frozen=True, omit_defaults=False):
 
 
 class EngineView(Frozen, frozen=True, omit_defaults=False):
-    """The engine's life as control knows it, with figures of its newest /status (`status_age_s` None: never answered)."""
+    """The engine's life as control knows it, with its newest /status (`status_age_s` None: never answered)."""
 
     state: EngineState
     pid: int | None = None

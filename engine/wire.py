@@ -200,7 +200,7 @@ class Accepted(Event, frozen=True, tag="accepted"):
 
 
 class Prefill(Event, frozen=True, tag="prefill"):
-    """Progress in tokens: `cached` <= `processed` <= `total`, never falling, ≤ 4 a second, none after the first token."""
+    """Progress in tokens: `cached` <= `processed` <= `total`, never falling, ≤ 4/s, none after the first token."""
 
     processed: int
     cached: int
@@ -213,7 +213,7 @@ class Alternative(Frozen, frozen=True):
 
 
 class TokenLogprob(Frozen, frozen=True):
-    """A token as text (a lone part of a character shows as U+FFFD) and bytes, its natural-log probability, the likeliest."""
+    """A token as text (part of a character shows as U+FFFD) and bytes, its natural-log probability, the likeliest."""
 
     token: str
     bytes: tuple[int, ...]
