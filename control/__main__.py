@@ -1,0 +1,120 @@
+"""`python -m control`: the gateway's process. Its arguments, what it consists of, its start and its end.
+
+Exit codes: 0 ended as asked, 1 failed, 2 bad settings or usage, 5 a port is taken or Splash already runs.
+It decides nothing: it builds everything, passes it on, and waits for SIGTERM or for a quit.
+"""
+
+import argparse
+import asyncio
+import logging
+import os
+import secrets
+import shlex
+import signal
+import socket
+import sys
+import time
+from importlib.metadata import version
+from typing import Final, get_args
+
+from control.config import Settings
+from control.errors import AlreadyRuns, CommandFailed, ControlError
+from control.home import Home, Manager
+from control.identity import created_at_s
+from control.loopback import LOOPBACK
+from engine.wire import ProcessRecord
+
+logger = logging.getLogger(__name__)
+
+NONCE_BYTES: Final = 32
+# How long streams may go on after SIGTERM before they get their typed end.
+STREAM_GRACE_S: Final = 3.0
+# How long the typed ends may take to reach their clients.
+FAREWELL_S: Final = 1.0
+
+
+def main() -> int:
+    arguments = _arguments()
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    try:
+        settings = Settings.from_env(os.environ)
+        home = Home(settings.home)
+        home.create()
+        with home.only_one("control", wait=False) as is_only_one:
+            if not is_only_one:
+                record = home.read_record("control")
+                raise AlreadyRuns(home=str(home.root), pid=None if record is None else record.pid)
+            _serve(settings, home, arguments)
+    except ControlError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code if isinstance(error, CommandFailed) else 1
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m control", description="Serves the API and supervises the engine.")
+    parser.add_argument("--manager", choices=get_args(Manager), default="foreground", help="who started this process")
+    parser.add_argument("--engine-command", help="run this instead of `python -m engine`; for tests")
+    return parser.parse_args()
+
+
+def _serve(settings: Settings, home: Home, arguments: argparse.Namespace) -> None:
+    # The ports first: a person who started a second Splash is told at once, and nothing was touched.
+    from control.serving import bind
+
+    api = bind(settings.host, settings.api_port, key="SPLASH_API_PORT")
+    admin = bind(LOOPBACK, settings.admin_port, key="SPLASH_ADMIN_PORT")
+    record = ProcessRecord(
+        name="control",
+        pid=os.getpid(),
+        created_at_s=created_at_s(os.getpid()),
+        nonce=secrets.token_urlsafe(NONCE_BYTES),
+        port=settings.admin_port,
+        manager=arguments.manager,
+        started_at_s=time.time(),
+        version=version("splash-server"),
+        ports={"api": settings.api_port, "admin": settings.admin_port},
+    )
+    command = shlex.split(arguments.engine_command) if arguments.engine_command else [sys.executable, "-m", "engine"]
+    import uvloop
+
+    home.write_record(record)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_live(settings, home, record, command, api, admin))
+    finally:
+        home.remove_record(record)
+
+
+async def _live(
+    settings: Settings, home: Home, record: ProcessRecord, command: list[str], api: socket.socket, admin: socket.socket
+) -> None:
+    from control.assembly import assemble
+    from control.serving import Servers
+
+    control = await assemble(settings, home, record, engine_command=command)
+    told_to_end = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, told_to_end.set)
+    await control.supervisor.adopt()
+    watching = asyncio.create_task(control.supervisor.run())
+    servers = Servers()
+    servers.start(control.public_app, api)
+    servers.start(control.admin_app, admin)
+    logger.info("control started pid=%d api=%d admin=%d", record.pid, settings.api_port, settings.admin_port)
+    ends = {asyncio.create_task(told_to_end.wait()), asyncio.create_task(control.supervisor.finished.wait()), watching}
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    logger.info("control ends quit=%s", control.supervisor.finished.is_set())
+    servers.stop_listening()
+    await control.say_goodbye(grace_s=STREAM_GRACE_S, farewell_s=FAREWELL_S)
+    await servers.closed()
+    for task in ends:
+        task.cancel()
+    await asyncio.gather(*ends, return_exceptions=True)
+    await control.close()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

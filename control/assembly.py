@@ -1,0 +1,114 @@
+"""What control consists of, built once and connected: database, keys, line, engine process, supervisor, relay, two apps.
+
+It runs nothing; `__main__` does.
+"""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from starlette.types import ASGIApp
+
+from control.admin_api import CONCURRENCY_SETTING, AdminApi
+from control.config import Settings
+from control.engine_process import EngineProcess
+from control.engine_questions import EngineQuestions
+from control.errors import GatewayRestarts
+from control.fifo import MAXIMUM_CONCURRENCY, Line
+from control.home import Home
+from control.keys import load_keys
+from control.login_links import LoginLinks
+from control.metrics.database import open_database, open_for_reading
+from control.metrics.questions import Questions
+from control.metrics.settings import load_settings
+from control.metrics.writer import Writer
+from control.overview import OverviewSource, TodayTotals
+from control.public_api import loopback_hosts, public_api
+from control.relay import Relay
+from control.remembered import RememberedLoads
+from control.supervisor import Supervisor
+from control.wire import Health
+from engine.wire import ProcessRecord
+
+POLL_S: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    supervisor: Supervisor
+    line: Line
+    writer: Writer
+    questions: Questions
+    public_app: ASGIApp
+    admin_app: ASGIApp
+
+    async def say_goodbye(self, *, grace_s: float, farewell_s: float) -> None:
+        """Tell those that wait, let those that run go on for a moment, and then tell them, too."""
+        self.supervisor.leave()
+        await self._wait_for_line(grace_s)
+        self.line.cut_running(GatewayRestarts())
+        await self._wait_for_line(farewell_s)
+
+    async def close(self) -> None:
+        """Let the engine go on by itself, and put everything on disk."""
+        await self.supervisor.release()
+        await asyncio.to_thread(self.writer.close)
+        await asyncio.to_thread(self.questions.close)
+
+    async def _wait_for_line(self, limit_s: float) -> None:
+        deadline = time.monotonic() + limit_s
+        while (self.line.running or self.line.waiting) and time.monotonic() < deadline:
+            await asyncio.sleep(POLL_S)
+
+
+async def assemble(
+    settings: Settings, home: Home, record: ProcessRecord, *, engine_command: Sequence[str]
+) -> Control:
+    """Raises DatabaseUnusable."""
+    database = open_database(home.database)
+    writer = Writer(database)
+    live_settings = load_settings(database, writer)
+    keys = load_keys(database, writer)
+    questions = Questions(open_for_reading(home.database))
+    line = Line(live_settings.get(CONCURRENCY_SETTING) or MAXIMUM_CONCURRENCY)
+    engine_questions = EngineQuestions(home, engine_command)
+    supervisor = Supervisor(
+        EngineProcess(home, port=settings.engine_port, command=engine_command),
+        line,
+        remembered=RememberedLoads(live_settings),
+        questions=engine_questions,
+    )
+    relay = Relay(line=line, source=supervisor, record=writer.record, first_number=await questions.last_number() + 1)
+    supervisor.on_status = relay.sampled
+    overviews = OverviewSource(
+        supervisor=supervisor,
+        relay=relay,
+        line=line,
+        totals=TodayTotals(questions.today),
+        api_base=settings.api_base,
+        version=record.version,
+    )
+    admin = AdminApi(
+        supervisor=supervisor,
+        relay=relay,
+        line=line,
+        keys=keys,
+        links=LoginLinks(),
+        questions=questions,
+        settings=live_settings,
+        engine_questions=engine_questions,
+        overviews=overviews,
+        health=Health(name="control", pid=record.pid, nonce=record.nonce),
+    )
+    return Control(
+        supervisor=supervisor,
+        line=line,
+        writer=writer,
+        questions=questions,
+        public_app=public_api(
+            keys=keys, relay=relay, source=supervisor, hosts=loopback_hosts(settings.api_port)
+        ),
+        admin_app=admin.app(secret=home.admin_secret(), port=settings.admin_port),
+    )

@@ -1,0 +1,77 @@
+"""The command line's side of the admin API: one blocking call for each thing that a person can ask of control.
+
+It prints nothing and starts nothing.
+"""
+
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from control import wire
+from control.errors import NotRunning, OrderRefused
+from control.home import Home
+from control.loopback import ask
+from engine.wire import ProcessRecord
+
+# A switch answers only after the new model's headers were read.
+TIMEOUT_S: Final = 90.0
+Kind = TypeVar("Kind", bound=msgspec.Struct)
+
+
+class AdminClient:
+    """Talks to a control whose record was verified."""
+
+    def __init__(self, home: Home, control: ProcessRecord) -> None:
+        self._secret = home.admin_secret()
+        self._port = control.port
+
+    def overview(self) -> wire.Overview:
+        return self._ask("GET", wire.OVERVIEW, wire.Overview)
+
+    def load(self, request: wire.LoadRequest) -> wire.Accepted:
+        return self._ask("POST", wire.LOAD, wire.Accepted, request)
+
+    def unload(self, *, force: bool) -> wire.Accepted:
+        return self._ask("POST", wire.UNLOAD, wire.Accepted, wire.UnloadRequest(force=force))
+
+    def quit(self, *, force: bool) -> wire.Accepted:
+        return self._ask("POST", wire.QUIT, wire.Accepted, wire.QuitRequest(force=force))
+
+    def keys(self) -> tuple[wire.KeyView, ...]:
+        return self._ask("GET", wire.KEYS, wire.KeyList).keys
+
+    def new_key(self, name: str, request_class: wire.RequestClass) -> wire.CreatedKey:
+        return self._ask("POST", wire.KEYS, wire.CreatedKey, wire.NewKey(name=name, request_class=request_class))
+
+    def revoke_key(self, key_id: int) -> None:
+        self._ask("DELETE", wire.KEY.format(id=key_id), None)
+
+    def models(self) -> tuple[wire.ModelOnDisk, ...]:
+        return self._ask("GET", wire.MODELS, wire.ModelList).models
+
+    def login_link(self, *, valid_s: float) -> wire.LoginLink:
+        return self._ask("POST", wire.LOGIN_LINKS, wire.LoginLink, wire.NewLoginLink(valid_s=valid_s))
+
+    def _ask(self, method: str, path: str, kind: Any, body: msgspec.Struct | None = None) -> Any:
+        """Raises NotRunning when control does not answer, OrderRefused with its sentence when it refuses."""
+        encoded = b"{}" if body is None else msgspec.json.encode(body)
+        answer = ask(
+            self._port,
+            path,
+            method=method,
+            body=None if method == "GET" else encoded,
+            secret=self._secret,
+            timeout_s=TIMEOUT_S,
+        )
+        if answer is None:
+            raise NotRunning
+        if answer.status >= 400:
+            raise OrderRefused(_sentence(answer.body))
+        return None if kind is None else msgspec.json.decode(answer.body, type=kind)
+
+
+def _sentence(body: bytes) -> str:
+    try:
+        return msgspec.json.decode(body, type=wire.AdminError).message
+    except msgspec.DecodeError:
+        return "control refused, and did not say why."

@@ -1,0 +1,173 @@
+"""The command line `splash`: its commands, options and exit codes. What a command does is in the module of its name.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not running. What went wrong is one sentence on stderr.
+"""
+
+import logging
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+from control.cli.keys import keys
+from control.cli.places import AsJson, running_control, this_place
+from control.errors import CommandFailed, StartFailed
+from control.wire import LoadRequest
+
+FAILED: Final = 1
+NOT_RUNNING: Final = 3
+
+app = typer.Typer(
+    name="splash",
+    help="An inference server that a big machine runs all day for coding agents.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.add_typer(keys, name="keys")
+
+Model = Annotated[str | None, typer.Argument(help="A folder, a model's name, or `demo`. Without it: the last one.")]
+Context = Annotated[int | None, typer.Option(min=1, help="Largest context in tokens.")]
+Budget = Annotated[int | None, typer.Option(min=1, help="Memory for everything of the model, in bytes.")]
+Force = Annotated[bool, typer.Option("--force", help="Do not wait for running requests: cut them.")]
+
+
+def main() -> None:
+    """Entry point. Every refusal ends here, as its sentence and its exit code."""
+    # What a command has to say it says itself; the log lines of the modules that it shares with control are not for here.
+    logging.basicConfig(level=logging.ERROR, format="%(message)s")
+    try:
+        app()
+    except CommandFailed as error:
+        typer.echo(str(error), err=True)
+        sys.exit(error.exit_code)
+
+
+@app.command()
+def up(
+    model: Model = None,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the browser.")] = False,
+    as_json: AsJson = False,
+    context: Context = None,
+    budget: Budget = None,
+    engine_command: Annotated[str | None, typer.Option(hidden=True)] = None,
+) -> None:
+    """Start Splash, load a model, and wait until it is ready. Harmless when it runs already."""
+    from control.cli.load_progress import LoadProgressLine
+    from control.cli.up import Order, console_hint, greeting
+    from control.cli.up import up as bring_up
+
+    place = this_place()
+    order = Order(_load_request(model, context, budget), opens_browser=not no_open, engine_command=engine_command)
+    try:
+        with LoadProgressLine() as line:
+            addresses = bring_up(place.settings, place.home, order, line.show)
+    except StartFailed as error:
+        raise StartFailed(f"{error}{console_hint(place.settings, place.home)}") from error
+    typer.echo(_json(addresses) if as_json else greeting(addresses))
+
+
+@app.command("open")
+def open_console(as_json: AsJson = False) -> None:
+    """Print a fresh login link to the console, and open it where there is a browser."""
+    from control.cli.processes import find
+    from control.cli.up import console_address, login_link
+
+    place = this_place()
+    client = running_control(place)
+    console = find(place.home, "webui")
+    if not console.is_ours or console.record is None:
+        raise StartFailed("The console is not running; `splash up` starts it again.")
+    link = login_link(client, console_address(place.settings, console.record), opens_browser=not as_json)
+    typer.echo(_json({"login": link}) if as_json else link)
+
+
+@app.command()
+def status(as_json: AsJson = False) -> None:
+    """Show every process of this Splash and the memory that it holds."""
+    from control.cli.status import is_running, table
+    from control.cli.status import status as look
+
+    report = look(this_place().home)
+    if as_json:
+        typer.echo(_json(report))
+    else:
+        table(report)
+    if not is_running(report):
+        raise typer.Exit(NOT_RUNNING)
+
+
+@app.command("quit")
+def quit_command(force: Force = False) -> None:
+    """Stop everything: the model first, then the gateway, then the console."""
+    from control.cli.quit import quit_splash
+
+    left = quit_splash(this_place().home, force=force, show=lambda text: typer.echo(text, err=True))
+    for each in left:
+        typer.echo(f"{each.name} is still there: {each.reason}.", err=True)
+    if left:
+        typer.echo("`splash quit --force` does not wait.", err=True)
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def load(
+    model: Annotated[str, typer.Argument(help="A folder, a model's name, or `demo`.")],
+    context: Context = None,
+    budget: Budget = None,
+) -> None:
+    """Load a model; one that runs is replaced gracefully, and its waiting requests go on with the new one."""
+    from control.cli.load_progress import LoadProgressLine
+    from control.cli.up import wait_until_loaded
+
+    client = running_control(this_place())
+    client.load(_load_request(model, context, budget))
+    with LoadProgressLine() as line:
+        overview = wait_until_loaded(client, line.show)
+    typer.echo(f"{overview.engine.model_name} is ready.")
+
+
+@app.command()
+def unload(force: Force = False) -> None:
+    """Unload the model and keep the rest up; requests that come meanwhile are held."""
+    from control.cli.up import wait_until_unloaded
+
+    client = running_control(this_place())
+    accepted = client.unload(force=force)
+    if accepted.running and not force:
+        typer.echo(f"Waiting for {accepted.running} running; `splash unload --force` cuts them.", err=True)
+    wait_until_unloaded(client)
+    typer.echo("The model is unloaded.")
+
+
+@app.command()
+def models(as_json: AsJson = False) -> None:
+    """List the models on this machine."""
+    from control.cli.models import print_models
+
+    print_models(this_place(), as_json=as_json)
+
+
+@app.command()
+def logs(
+    name: Annotated[str, typer.Argument(help="engine, control or webui.")] = "control",
+    follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what is written from now.")] = False,
+) -> None:
+    """Print the end of a process's log."""
+    from control.cli.logs import print_log
+
+    print_log(this_place().home, name, follow=follow)
+
+
+def _load_request(model: str | None, context: int | None, budget_bytes: int | None) -> LoadRequest:
+    """A folder is named from here, but looked for by a process that runs elsewhere."""
+    if model is not None and (model.startswith(("~", ".", os.sep)) or Path(model).is_dir()):
+        model = str(Path(model).expanduser().resolve())
+    return LoadRequest(model=model, context=context, budget_bytes=budget_bytes)
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,39 @@
+"""`splash logs`: the end of a process's log file, and what is added to it.
+
+It reads files only, so it works when nothing runs.
+"""
+
+import time
+from typing import Final
+
+import typer
+
+from control.errors import NotRunning
+from control.home import PROCESS_NAMES, Home
+from control.log_files import last_lines
+
+NUM_LINES: Final = 200
+TAIL_BYTES: Final = 256 * 1024
+FOLLOW_EVERY_S: Final = 0.25
+
+
+def print_log(home: Home, name: str, *, follow: bool) -> None:
+    """Raises NotRunning when that process never wrote anything here."""
+    if name not in PROCESS_NAMES:
+        raise typer.BadParameter(f"{name} is not one of {', '.join(PROCESS_NAMES)}.")
+    file = home.log_file(name)
+    if not file.exists():
+        raise NotRunning
+    for line in last_lines(file, tail_bytes=TAIL_BYTES)[-NUM_LINES:]:
+        typer.echo(line)
+    at = file.stat().st_size
+    while follow:
+        time.sleep(FOLLOW_EVERY_S)
+        size = file.stat().st_size if file.exists() else 0
+        # Smaller than before: it was turned over, and a new file began.
+        at = min(at, size) if size >= at else 0
+        if size > at:
+            with file.open("rb") as stream:
+                stream.seek(at)
+                typer.echo(stream.read(size - at).decode(errors="replace"), nl=False)
+            at = size

@@ -1,0 +1,40 @@
+"""Where a command of the command line works: the settings of this environment, their home, and its running control.
+
+It starts nothing.
+"""
+
+import os
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+from control.cli.admin_client import AdminClient
+from control.cli.processes import find
+from control.config import Settings
+from control.errors import NotRunning
+from control.home import Home
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    settings: Settings
+    home: Home
+
+
+def this_place() -> Place:
+    """Raises SettingsInvalid, HomeUnusable."""
+    settings = Settings.from_env(os.environ)
+    home = Home(settings.home)
+    home.create()
+    return Place(settings, home)
+
+
+def running_control(place: Place) -> AdminClient:
+    """Raises NotRunning."""
+    control = find(place.home, "control")
+    if not control.is_ours or control.record is None:
+        raise NotRunning
+    return AdminClient(place.home, control.record)

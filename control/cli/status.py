@@ -1,0 +1,106 @@
+"""`splash status`: every process of this home, whether it is really ours, and the memory that it holds.
+
+It changes nothing; a stale record is shown as stale.
+"""
+
+import time
+from typing import Any, Final
+
+from control.cli.admin_client import AdminClient
+from control.cli.processes import Found, find
+from control.errors import CommandFailed
+from control.home import PROCESS_NAMES, Home
+from control.identity import resident_bytes
+from control.wire import Overview
+
+MIB: Final = 1024**2
+STATE_BY_VERDICT: Final = {
+    "ours": "running",
+    "gone": "stale",
+    "closed": "not listening",
+    "silent": "not answering",
+    "stranger": "not ours",
+}
+
+Report = dict[str, dict[str, Any]]
+
+
+def status(home: Home) -> Report:
+    """One entry per process, in the form that `splash status --json` prints."""
+    found = {name: find(home, name) for name in PROCESS_NAMES}
+    overview = _overview(home, found["control"])
+    report: Report = {name: _process(found[name]) for name in ("control", "webui", "engine")}
+    control, engine = found["control"].record, report["engine"]
+    if found["control"].is_ours and control is not None:
+        report["control"] |= {"port": control.ports.get("api", control.port), "admin_port": control.port}
+    engine["model"] = None
+    if overview is not None:
+        report["control"] |= {"api": overview.api_base, "quitting": overview.quitting}
+        _add_engine(engine, overview)
+    return report
+
+
+def table(report: Report) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table("process", "state", "pid", "port", "memory", "")
+    for name, entry in report.items():
+        memory = entry.get("memory_bytes")
+        detail = entry.get("error") or entry.get("reason") or entry.get("model") or entry.get("api") or ""
+        shown.add_row(
+            name,
+            entry["state"],
+            str(entry["pid"] or ""),
+            str(entry["port"] or ""),
+            "" if memory is None else f"{memory / MIB:,.0f} MiB",
+            str(detail),
+        )
+    Console().print(shown)
+
+
+def is_running(report: Report) -> bool:
+    return any(entry["pid"] is not None for entry in report.values())
+
+
+def _process(found: Found) -> dict[str, Any]:
+    record, identity = found.record, found.identity
+    if record is None or identity is None:
+        return {"pid": None, "port": None, "state": "stopped"}
+    state = STATE_BY_VERDICT[identity.verdict]
+    if not identity.is_alive:
+        return {"pid": None, "port": None, "state": state, "reason": identity.reason}
+    entry: dict[str, Any] = {
+        "pid": record.pid,
+        "port": record.port,
+        "state": state,
+        "memory_bytes": resident_bytes(record),
+        "uptime_s": round(time.time() - record.started_at_s, 1),
+        "manager": record.manager,
+        "version": record.version,
+    }
+    return entry if identity.is_ours else entry | {"reason": identity.reason}
+
+
+def _overview(home: Home, control: Found) -> Overview | None:
+    if not control.is_ours or control.record is None:
+        return None
+    try:
+        return AdminClient(home, control.record).overview()
+    except CommandFailed:
+        return None
+
+
+def _add_engine(entry: dict[str, Any], overview: Overview) -> None:
+    """What control knows of the engine's life goes before what its record says."""
+    view = overview.engine
+    entry |= {
+        "state": view.state,
+        "model": view.model.id if view.model is not None else view.model_name,
+        "error": view.error,
+        "restarts": view.restarts,
+        "running": sum(slot is not None for slot in overview.slots),
+        "waiting": len(overview.waiting),
+    }
+    if view.memory_actual is not None:
+        entry["device_bytes"] = view.memory_actual.active_bytes

@@ -1,0 +1,184 @@
+"""`splash up`: bring control and the console up, load a model, and say where everything is. Repeating it changes nothing.
+
+It stops nothing: what it can't reuse it names.
+"""
+
+import subprocess
+import time
+import webbrowser
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from control.cli.admin_client import AdminClient
+from control.cli.processes import (
+    Found,
+    find,
+    has_display,
+    python_module,
+    start_detached,
+    wait_for,
+    wait_until_found,
+)
+from control.config import Settings, bracketed
+from control.errors import StartFailed
+from control.home import Home, ProcessName
+from control.wire import EngineView, LoadRequest, Overview
+from engine.wire import ProcessRecord
+
+POLL_S: Final = 0.1
+PRINTED_LINK_S: Final = 600.0
+OPENED_LINK_S: Final = 30.0
+FIRST_KEY_NAME: Final = "default"
+# A process that was just told to end, or that is just starting, needs this long to become one or the other.
+SETTLE_LIMIT_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the person asked for. `engine_command` replaces `python -m engine`; tests give a scripted engine with it."""
+
+    load: LoadRequest
+    opens_browser: bool
+    engine_command: str | None = None
+
+
+class Addresses(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What `splash up --json` prints. `key` is there the first time only."""
+
+    api: str
+    console: str
+    login: str
+    model: str
+    key: str | None = None
+
+
+def up(settings: Settings, home: Home, order: Order, show: Callable[[EngineView], None]) -> Addresses:
+    """Everything runs when this returns. Raises CommandFailed; then what did start stays up, so that it can explain itself."""
+    with home.only_one("up", wait=True):
+        control, console = _start(settings, home, order.engine_command)
+        client = AdminClient(home, control)
+        key = None
+        if not client.keys():
+            key = client.new_key(FIRST_KEY_NAME, "interactive").key
+        client.load(order.load)
+    overview = wait_until_loaded(client, show)
+    model = overview.engine.model.id if overview.engine.model is not None else overview.engine.model_name
+    address = console_address(settings, console)
+    # The link comes last: its time runs from now.
+    link = login_link(client, address, opens_browser=order.opens_browser)
+    return Addresses(api=overview.api_base, console=address, login=link, model=model or "", key=key)
+
+
+def wait_until_loaded(client: AdminClient, show: Callable[[EngineView], None]) -> Overview:
+    """Follow the load to its end. Raises StartFailed with the engine's own sentence."""
+    while True:
+        overview = client.overview()
+        show(overview.engine)
+        if overview.engine.state == "ready" and overview.engine.wanted_model == overview.engine.model_name:
+            return overview
+        if overview.engine.state in ("failed", "unloaded"):
+            raise StartFailed(overview.engine.error or "The load was called off by somebody else.")
+        time.sleep(POLL_S)
+
+
+def wait_until_unloaded(client: AdminClient) -> None:
+    """Raises StartFailed when the engine could not be stopped, or when somebody wants a model again."""
+    while True:
+        engine = client.overview().engine
+        if engine.state == "unloaded":
+            return
+        if engine.state == "failed" or engine.wanted_model != engine.model_name or engine.state == "ready":
+            raise StartFailed(engine.error or f"The engine is {engine.state}: somebody else gave another order.")
+        time.sleep(POLL_S)
+
+
+def login_link(client: AdminClient, address: str, *, opens_browser: bool) -> str:
+    """A fresh link, opened in the browser where there is one to see it."""
+    is_opened = opens_browser and has_display()
+    token = client.login_link(valid_s=OPENED_LINK_S if is_opened else PRINTED_LINK_S).token
+    link = f"{address}/login?token={token}"
+    if is_opened:
+        webbrowser.open(link)
+    return link
+
+
+def console_address(settings: Settings, console: ProcessRecord) -> str:
+    return f"http://{bracketed(settings.host)}:{console.port}"
+
+
+def console_hint(settings: Settings, home: Home) -> str:
+    """Where the person can look, after a load that failed; empty when the console is not up either."""
+    console = find(home, "webui")
+    if not console.is_ours or console.record is None:
+        return ""
+    return f"\nThe console is up at {console_address(settings, console.record)}; `splash open` gives a login link."
+
+
+def greeting(addresses: Addresses) -> str:
+    """What a person reads when everything is up."""
+    shown_key = addresses.key or "$SPLASH_KEY"
+    lines = [
+        f"Splash is ready with {addresses.model}.",
+        "",
+        f"  Console   {addresses.login}",
+        f"  API base  {addresses.api}",
+    ]
+    if addresses.key is not None:
+        lines.append(f"  API key   {addresses.key}   (shown this once; `splash keys new NAME` makes more)")
+    body = '{"model":"default","messages":[{"role":"user","content":"Hello"}]}'
+    lines += [
+        "",
+        f"  curl {addresses.api}/chat/completions -H 'Authorization: Bearer {shown_key}' \\",
+        f"    -H 'Content-Type: application/json' -d '{body}'",
+    ]
+    return "\n".join(lines)
+
+
+def _start(settings: Settings, home: Home, engine_command: str | None) -> tuple[ProcessRecord, ProcessRecord]:
+    """Both processes, each reused when it is alive and ours. Both are started before either is waited for."""
+    control, console = _find_settled(home, "control"), _find_settled(home, "webui")
+    admin_port = control.record.port if control.is_ours and control.record is not None else settings.admin_port
+    control_child = None if control.is_ours else start_detached(home, "control", _control_command(engine_command))
+    console_child = (
+        None if console.is_ours else start_detached(home, "webui", _console_command(settings, home, admin_port))
+    )
+    return _record(home, control, control_child), _record(home, console, console_child)
+
+
+def _find_settled(home: Home, name: ProcessName) -> Found:
+    """What is there, once it no longer comes or goes. Raises StartFailed when it lives and can't be used."""
+    wait_for(lambda: find(home, name).is_settled, SETTLE_LIMIT_S)
+    found = find(home, name)
+    if found.is_alive and not found.is_ours and found.identity is not None:
+        raise StartFailed(
+            f"{name} can't be used: {found.identity.reason}. `splash quit --force` ends it if it is ours."
+        )
+    return found
+
+
+def _control_command(engine_command: str | None) -> list[str]:
+    arguments = ["--manager", "detached"]
+    if engine_command is not None:
+        arguments += ["--engine-command", engine_command]
+    return python_module("control", *arguments)
+
+
+def _console_command(settings: Settings, home: Home, admin_port: int) -> list[str]:
+    return python_module(
+        "webui",
+        *("--home", str(home.root)),
+        *("--port", str(settings.console_port)),
+        *("--admin-port", str(admin_port)),
+        *("--host", settings.host),
+        *("--manager", "detached"),
+    )
+
+
+def _record(home: Home, found: Found, child: subprocess.Popen[bytes] | None) -> ProcessRecord:
+    if child is not None:
+        return wait_until_found(home, found.name, child)
+    assert found.record is not None
+    return found.record

@@ -1,0 +1,128 @@
+"""The settings of one Splash: ports, host and home, from defaults, then `splash.toml`, then the environment.
+
+It holds nothing that a person changes while Splash runs (that is in the database), and is read by `__main__` and the CLI only.
+"""
+
+import ipaddress
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import platformdirs
+
+from control.errors import SettingsInvalid
+
+PREFIX: Final = "SPLASH_"
+HOME_KEY: Final = "SPLASH_HOME"
+HOST_KEY: Final = "SPLASH_HOST"
+PORT_FIELDS: Final = {
+    "SPLASH_API_PORT": "api_port",
+    "SPLASH_ADMIN_PORT": "admin_port",
+    "SPLASH_CONSOLE_PORT": "console_port",
+    "SPLASH_ENGINE_PORT": "engine_port",
+}
+KNOWN_KEYS: Final = (HOME_KEY, HOST_KEY, *PORT_FIELDS)
+LARGEST_PORT: Final = 65535
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """`host` is the numeric address of the API and the console; the admin API and the engine are on 127.0.0.1 always."""
+
+    home: Path
+    host: str = "127.0.0.1"
+    api_port: int = 8888
+    admin_port: int = 18084
+    console_port: int = 18082
+    engine_port: int = 18081
+
+    @property
+    def api_base(self) -> str:
+        return f"http://{bracketed(self.host)}:{self.api_port}/v1"
+
+    @classmethod
+    def from_env(cls, environment: Mapping[str, str]) -> "Settings":
+        """Read `splash.toml` of the home that the environment names, then the environment. Raises SettingsInvalid."""
+        home = _home(environment)
+        file = home / "splash.toml"
+        fields: dict[str, Any] = {}
+        for key, value in _read_toml(file).items():
+            if key == HOME_KEY:
+                raise SettingsInvalid(
+                    f"{file}: SPLASH_HOME says where this file is, so it can only be set in the environment."
+                )
+            fields |= _field(key, value, source=str(file))
+        for key, text in environment.items():
+            if key.startswith(PREFIX) and key != HOME_KEY:
+                fields |= _field(key, text, source="environment")
+        settings = cls(home=home, **fields)
+        _require_different_ports(settings)
+        return settings
+
+
+def bracketed(host: str) -> str:
+    """The address as it stands in a URL."""
+    return f"[{host}]" if ":" in host else host
+
+
+def _home(environment: Mapping[str, str]) -> Path:
+    text = environment.get(HOME_KEY)
+    if text is None:
+        return Path(platformdirs.user_data_dir("Splash", appauthor=False))
+    if not text.strip():
+        raise SettingsInvalid("environment: SPLASH_HOME is empty; name a folder or leave it out.")
+    home = Path(text).expanduser().resolve()
+    if home.exists() and not home.is_dir():
+        raise SettingsInvalid(f"environment: SPLASH_HOME={home} is not a folder.")
+    return home
+
+
+def _read_toml(file: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsInvalid(f"{file} is not valid TOML: {error}.") from error
+    except OSError as error:
+        raise SettingsInvalid(f"{file} can't be read: {error.strerror}.") from error
+
+
+def _field(key: str, value: object, *, source: str) -> dict[str, Any]:
+    """One setting as {field: checked value}. Raises SettingsInvalid that names the key and where it stands."""
+    if key in PORT_FIELDS:
+        return {PORT_FIELDS[key]: _port(key, value, source)}
+    if key == HOST_KEY:
+        return {"host": _host(value, source)}
+    raise SettingsInvalid(f"{source}: {key} is not a setting of Splash; known are {', '.join(KNOWN_KEYS)}.")
+
+
+def _port(key: str, value: object, source: str) -> int:
+    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_PORT:
+        raise SettingsInvalid(f"{source}: {key}={value} is not a port; it must be a number from 1 to {LARGEST_PORT}.")
+    return value
+
+
+def _host(value: object, source: str) -> str:
+    try:
+        address = ipaddress.ip_address(str(value).strip())
+    except ValueError as error:
+        raise SettingsInvalid(f"{source}: {HOST_KEY}={value} is not a numeric address, such as 127.0.0.1.") from error
+    if not address.is_loopback:
+        raise SettingsInvalid(
+            f"{source}: {HOST_KEY}={value} is not a loopback address; Splash serves this machine only."
+        )
+    return str(address)
+
+
+def _require_different_ports(settings: Settings) -> None:
+    taken: dict[int, str] = {}
+    for key, field in PORT_FIELDS.items():
+        port: int = getattr(settings, field)
+        if port in taken:
+            raise SettingsInvalid(f"{taken[port]} and {key} are both {port}; each needs a port of its own.")
+        taken[port] = key

@@ -1,0 +1,105 @@
+"""The way of one answer to its client over ASGI: headers as late as possible, whole frames, heartbeats between them.
+
+It does not know what the bytes mean, nor notice that the client left.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+from starlette.types import Send
+
+from control.errors import ApiError
+
+JSON_HEADERS: Final = ((b"content-type", b"application/json"),)
+SSE_HEADERS: Final = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class Delivery:
+    """A stream is any number of `write`, then one `end`; any other answer is one `end`. Either may `fail` instead."""
+
+    def __init__(
+        self, send: Send, *, is_stream: bool, heartbeat: bytes, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._send = send
+        self._is_stream = is_stream
+        self._heartbeat = heartbeat
+        self._monotonic = monotonic
+        # Two tasks write, and a write waits for a slow client: a frame must not begin before the other has gone.
+        self._turn = asyncio.Lock()
+        self._wrote_at = monotonic()
+        self._is_over = False
+        self.has_begun = False
+        """The status line went out: from now on an error can only be a frame."""
+        self.has_emitted = False
+        """More than heartbeats went out: from now on the request cannot be run again."""
+
+    async def beat(self, *, grace_s: float, interval_s: float) -> None:
+        """For ever: a heartbeat after `grace_s` if nothing was sent by then, and after each `interval_s` of silence."""
+        if not self._is_stream:
+            return
+        await asyncio.sleep(grace_s)
+        if not self.has_begun:
+            await self._write_heartbeat()
+        while True:
+            silence_s = self._monotonic() - self._wrote_at
+            if silence_s >= interval_s:
+                await self._write_heartbeat()
+            else:
+                await asyncio.sleep(interval_s - silence_s)
+
+    async def write(self, frames: bytes) -> None:
+        self.has_emitted = True
+        await self._write(frames, is_last=False)
+
+    async def end(self, frames: bytes) -> None:
+        """The last bytes. No heartbeat follows them."""
+        self._is_over = True
+        self.has_emitted = True
+        await self._write(frames, is_last=True)
+
+    async def fail(self, error: ApiError, *, body: bytes, frame: bytes) -> None:
+        """End with an error: with its own status when nothing was sent, else as a frame. Nothing when it had ended."""
+        if self._is_over:
+            return
+        self._is_over = True
+        if self.has_begun:
+            await self._write(frame, is_last=True)
+            return
+        self.has_begun = True
+        headers = [*JSON_HEADERS, (b"content-length", str(len(body)).encode()), *error_headers(error)]
+        await self._send({"type": "http.response.start", "status": error.status, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+    async def _write_heartbeat(self) -> None:
+        # While a write is under way the client is the one that is slow, and needs no sign of life.
+        if not self._is_over and not self._turn.locked():
+            await self._write(self._heartbeat, is_last=False)
+        self._wrote_at = self._monotonic()
+
+    async def _write(self, data: bytes, *, is_last: bool) -> None:
+        async with self._turn:
+            if not self.has_begun:
+                self.has_begun = True
+                await self._send({"type": "http.response.start", "status": 200, "headers": self._headers(data)})
+            await self._send({"type": "http.response.body", "body": data, "more_body": not is_last})
+            self._wrote_at = self._monotonic()
+
+    def _headers(self, data: bytes) -> list[tuple[bytes, bytes]]:
+        if self._is_stream:
+            return list(SSE_HEADERS)
+        return [*JSON_HEADERS, (b"content-length", str(len(data)).encode())]
+
+
+def error_headers(error: ApiError) -> list[tuple[bytes, bytes]]:
+    headers = []
+    if error.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if error.retry_after_s is not None:
+        headers.append((b"retry-after", str(error.retry_after_s).encode()))
+    return headers

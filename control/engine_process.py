@@ -1,0 +1,200 @@
+"""One engine process: spawned in a session of its own, adopted when it is ours, watched, stopped and proven gone.
+
+It decides nothing: when to spawn, stop or try again is `lifecycle`, told by `supervisor`.
+"""
+
+import asyncio
+import logging
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from control.ending import Ending, end_process
+from control.engine_client import EngineClient
+from control.errors import EngineLingers
+from control.home import Home
+from control.identity import created_at_s, live_process, verify
+from control.lifecycle import Exit, Wanted
+from control.log_files import last_line, open_log
+from control.loopback import ask
+from engine.wire import SHUTDOWN, Launch, ProcessRecord
+
+logger = logging.getLogger(__name__)
+
+# From the spawn until the engine has written its record and answers: the interpreter's start, before any weight is read.
+INTRODUCTION_LIMIT_S: Final = 60.0
+SHUTDOWN_TIMEOUT_S: Final = 2.0
+SECRET_BYTES: Final = 32
+
+# Exit codes of `python -m engine`; each comes with one sentence on stderr. Trying again would end the same way.
+FINAL_EXIT_CODES: Final = {2: "wrong usage", 4: "the model is refused", 5: "the port is taken"}
+DEVICE_ERROR_EXIT_CODE: Final = 70
+
+
+class EngineProcess:
+    """At most one at a time. `record` is set from the spawn or the adoption until the end is proven."""
+
+    def __init__(self, home: Home, *, port: int, command: Sequence[str]) -> None:
+        self.record: ProcessRecord | None = None
+        self.client: EngineClient | None = None
+        """Set once the identity is verified."""
+        self._home = home
+        self._port = port
+        self._command = tuple(command)
+        self._child: subprocess.Popen[bytes] | None = None
+        self._launch: Launch | None = None
+        self._log_began_at = 0
+        self._spawned_at = 0.0
+
+    @property
+    def is_running(self) -> bool:
+        return self.record is not None
+
+    def spawn(self, wanted: Wanted) -> None:
+        """Start an engine. Raises EngineLingers when an earlier one of this home is still there, OSError when it can't start."""
+        assert self.record is None
+        self._require_nobody_lingers()
+        launch = Launch(
+            secret=secrets.token_urlsafe(SECRET_BYTES),
+            nonce=secrets.token_urlsafe(SECRET_BYTES),
+            port=self._port,
+            model=wanted.model,
+            context=wanted.context,
+            budget_bytes=wanted.budget_bytes,
+        )
+        self._home.write_launch(launch)
+        # A file and never a pipe: a pipe that nobody reads any more would block or kill an engine that outlives control.
+        with open_log(self._home.log_file("engine")) as log:
+            self._log_began_at = log.tell()
+            self._child = subprocess.Popen(
+                [*self._command, "--home", str(self._home.root)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                cwd=self._home.root,
+                start_new_session=True,
+            )
+        self._launch = launch
+        self._spawned_at = time.monotonic()
+        self.record = ProcessRecord(
+            name="engine",
+            pid=self._child.pid,
+            created_at_s=created_at_s(self._child.pid),
+            nonce=launch.nonce,
+            port=launch.port,
+            manager="control",
+            started_at_s=time.time(),
+            version="",
+        )
+        logger.info("engine spawned pid=%d port=%d model=%s", self._child.pid, launch.port, wanted.model)
+
+    def adopt(self) -> Wanted | None:
+        """Take over the live engine of an earlier control. None when there is none; raises EngineLingers when it isn't ours to take."""
+        record = self._home.read_record("engine")
+        if record is None:
+            return None
+        identity = verify(record)
+        if not identity.is_alive:
+            logger.info("stale record removed name=engine pid=%d", record.pid)
+            self._home.remove_record(record)
+            return None
+        launch = self._home.read_launch()
+        if not identity.is_ours or launch is None or launch.nonce != record.nonce:
+            raise _lingers(identity.reason)
+        self.record = record
+        self._launch = launch
+        self._child = None
+        self.client = EngineClient(port=record.port, secret=launch.secret)
+        logger.info("engine adopted pid=%d port=%d model=%s", record.pid, record.port, launch.model)
+        return Wanted(launch.model, launch.context, launch.budget_bytes)
+
+    async def introduce(self) -> bool:
+        """Whether the identity of the spawned process is verified by now; only from then on does it get its secret."""
+        if self.client is not None:
+            return True
+        spawned, found = self.record, self._home.read_record("engine")
+        if spawned is None or self._launch is None or found is None or found.nonce != spawned.nonce:
+            return False
+        if found.pid != spawned.pid or not (await asyncio.to_thread(verify, found)).is_ours:
+            return False
+        self.client = EngineClient(port=found.port, secret=self._launch.secret)
+        return True
+
+    @property
+    def is_overdue(self) -> bool:
+        """It was spawned long ago and has not said who it is."""
+        return self.is_running and self.client is None and time.monotonic() - self._spawned_at > INTRODUCTION_LIMIT_S
+
+    def poll(self) -> Exit | None:
+        """How it ended, when it has. A child is reaped by this, so that no zombie stays."""
+        if self.record is None:
+            return None
+        if self._child is not None:
+            code = self._child.poll()
+            if code is None:
+                return None
+            end = self._exit_of_child(self._child.pid, code)
+        elif live_process(self.record) is None:
+            end = Exit(f"The engine (pid {self.record.pid}) ended by itself or was killed.")
+        else:
+            return None
+        self._forget()
+        return end
+
+    async def stop(self, *, is_forced: Callable[[], bool]) -> Ending:
+        """End it and prove it. When that succeeded, there is no process any more."""
+        assert self.record is not None
+        ending = await asyncio.to_thread(end_process, self.record, ask=self._ask_to_end, is_forced=is_forced)
+        if ending.is_gone:
+            if self._child is not None:
+                self._child.poll()
+            self._forget()
+        return ending
+
+    async def aclose(self) -> None:
+        """Let go of the engine, which lives on."""
+        if self.client is not None:
+            await self.client.aclose()
+
+    def _ask_to_end(self) -> None:
+        if self.record is not None and self._launch is not None and self.client is not None:
+            ask(self.record.port, SHUTDOWN, method="POST", secret=self._launch.secret, timeout_s=SHUTDOWN_TIMEOUT_S)
+
+    def _require_nobody_lingers(self) -> None:
+        record = self._home.read_record("engine")
+        if record is None:
+            return
+        identity = verify(record)
+        if identity.is_alive:
+            raise _lingers(identity.reason)
+        self._home.remove_record(record)
+
+    def _exit_of_child(self, pid: int, code: int) -> Exit:
+        said = last_line(self._home.log_file("engine"), since_byte=self._log_began_at)
+        logger.warning("engine ended pid=%d code=%d", pid, code)
+        if code in FINAL_EXIT_CODES:
+            return Exit(said or f"The engine did not start: {FINAL_EXIT_CODES[code]}.", is_final=True)
+        if code < 0:
+            return Exit(f"The engine (pid {pid}) was killed by {signal.Signals(-code).name}.")
+        if code == DEVICE_ERROR_EXIT_CODE:
+            return Exit(f"The engine (pid {pid}) ended after an error of the device: {said}")
+        if code == 0:
+            return Exit(f"The engine (pid {pid}) ended by itself.")
+        return Exit(f"The engine (pid {pid}) ended with exit code {code}: {said or 'it said nothing'}")
+
+    def _forget(self) -> None:
+        if self.record is not None:
+            self._home.remove_record(self.record)
+        self.record = None
+        self.client = None
+        self._child = None
+        self._launch = None
+
+
+def _lingers(reason: str) -> EngineLingers:
+    return EngineLingers(
+        f"An engine of an earlier start is still there and can't be adopted ({reason}); `splash quit --force` ends it."
+    )

@@ -1,0 +1,393 @@
+"""Every error that control answers or handles, as one tree: each carries a code, an HTTP status and `retryable`.
+
+It does not know an API's error shape: the dialects translate, once, at the edge.
+
+ControlError
+├── ApiError                    a caller did something that gets an answer
+│   ├── InvalidRequest          400  names the field
+│   ├── ContextTooLong          400  the prompt's tokens and the model's limit
+│   ├── NotAuthenticated        401
+│   ├── HostNotAllowed          403
+│   ├── UnknownModel            404
+│   ├── UnknownRoute            404
+│   ├── MethodNotAllowed        405
+│   ├── BodyTooSlow             408
+│   ├── BodyTooLarge            413
+│   ├── EncodingNotSupported    415
+│   ├── LineFull                429
+│   ├── CancelledByOperator     499
+│   ├── RequestFailed           500  the engine gave up on this request
+│   ├── InternalError           500
+│   ├── EngineDied              503  it had already emitted, or died twice
+│   ├── NoModel                 503
+│   ├── EngineStopped           503  cut by a force stop, or turned away by a quit
+│   ├── GatewayRestarts         503  control itself ends; the model stays loaded
+│   └── WaitedTooLong           504
+├── EngineGone                  the engine's connection ended before the end event
+├── EngineRefused               the engine answered with an error, before any event
+├── KeyNameInvalid              400
+├── KeyNameTaken                409
+├── UnknownKey                  404
+├── DatabaseUnusable            control cannot start with it
+├── AdminRefusal                the admin API does not do what it was asked
+│   ├── OrderInvalid            400
+│   ├── AdminSecretWrong        401
+│   ├── UnknownRequest          404
+│   ├── LoginLinkInvalid        404
+│   ├── Quitting                409
+│   └── ModelRefused            422  the engine says why; what runs goes on
+├── EngineLingers               an engine of this home that is not ours to adopt, nor to end
+└── CommandFailed               a command or a process ends with this sentence, and an exit code
+    ├── SettingsInvalid         2
+    ├── HomeUnusable            1
+    ├── StartFailed             1
+    ├── OrderRefused            1
+    ├── NotRunning              3
+    ├── PortTaken               5
+    └── AlreadyRuns             5
+"""
+
+from typing import ClassVar
+
+from engine.wire import ErrorAnswer
+
+LINE_FULL_RETRY_S = 10
+NO_MODEL_RETRY_S = 10
+GATEWAY_RETRY_S = 2
+
+
+class ControlError(Exception):
+    """Base. `str(error)` is one sentence for a person."""
+
+    code: ClassVar[str] = "internal_error"
+    status: ClassVar[int] = 500
+    retryable: ClassVar[bool] = False
+
+
+class ApiError(ControlError):
+    """An answer of the public API. `param` names the field; `retry_after_s` is the Retry-After header."""
+
+    param: str | None = None
+    retry_after_s: int | None = None
+
+
+class InvalidRequest(ApiError):
+    code = "invalid_request"
+    status = 400
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class ContextTooLong(ApiError):
+    """The prompt does not fit. The sentence is the one that Claude Code, Codex and opencode recognise, all three."""
+
+    code = "context_length_exceeded"
+    status = 400
+    param = "messages"
+
+    def __init__(self, *, prompt_tokens: int, maximum_context_tokens: int) -> None:
+        super().__init__(
+            f"This model's maximum context length is {maximum_context_tokens} tokens. "
+            f"However, your prompt is too long: {prompt_tokens} tokens > {maximum_context_tokens} maximum."
+        )
+        self.prompt_tokens = prompt_tokens
+        self.maximum_context_tokens = maximum_context_tokens
+
+
+class NotAuthenticated(ApiError):
+    code = "invalid_api_key"
+    status = 401
+
+    def __init__(self) -> None:
+        super().__init__("Missing or unknown API key. Send it as `Authorization: Bearer KEY` or `x-api-key: KEY`.")
+
+
+class HostNotAllowed(ApiError):
+    code = "host_not_allowed"
+    status = 403
+
+    def __init__(self) -> None:
+        super().__init__("This server does not answer under that host name.")
+
+
+class UnknownModel(ApiError):
+    code = "model_not_found"
+    status = 404
+    param = "model"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"The model {name!r} does not exist here. GET /v1/models lists what does.")
+        self.name = name
+
+
+class UnknownRoute(ApiError):
+    code = "not_found"
+    status = 404
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"There is nothing at {path}.")
+
+
+class MethodNotAllowed(ApiError):
+    code = "method_not_allowed"
+    status = 405
+
+    def __init__(self, method: str) -> None:
+        super().__init__(f"{method} is not a method of this path.")
+
+
+class BodyTooSlow(ApiError):
+    code = "request_timeout"
+    status = 408
+    retryable = True
+
+    def __init__(self, *, limit_s: float) -> None:
+        super().__init__(f"The body did not arrive within {limit_s:.0f} s.")
+
+
+class BodyTooLarge(ApiError):
+    code = "request_too_large"
+    status = 413
+
+    def __init__(self, *, limit_bytes: int) -> None:
+        super().__init__(f"The body is larger than {limit_bytes} bytes.")
+        self.limit_bytes = limit_bytes
+
+
+class EncodingNotSupported(ApiError):
+    code = "unsupported_encoding"
+    status = 415
+
+    def __init__(self, encoding: str) -> None:
+        super().__init__(f"Content-Encoding {encoding!r} is not supported; send the JSON as it is.")
+
+
+class LineFull(ApiError):
+    code = "rate_limit_exceeded"
+    status = 429
+    retryable = True
+    retry_after_s = LINE_FULL_RETRY_S
+
+    def __init__(self, *, limit: int) -> None:
+        super().__init__(f"The line is full: {limit} requests are waiting.")
+        self.limit = limit
+
+
+class CancelledByOperator(ApiError):
+    code = "request_cancelled"
+    status = 499
+
+    def __init__(self) -> None:
+        super().__init__("The request was cancelled from the console.")
+
+
+class RequestFailed(ApiError):
+    """The engine ended this request with a failure. `engine_code` is `engine.wire.ErrorCode`."""
+
+    code = "engine_error"
+    status = 500
+
+    def __init__(self, message: str, *, engine_code: str) -> None:
+        super().__init__(message)
+        self.engine_code = engine_code
+
+
+class InternalError(ApiError):
+    def __init__(self) -> None:
+        super().__init__("Splash made a mistake; its log says more.")
+
+
+class EngineDied(ApiError):
+    code = "engine_died"
+    status = 503
+    retryable = True
+    retry_after_s = NO_MODEL_RETRY_S
+
+    def __init__(self) -> None:
+        super().__init__("The engine died while it worked on this request.")
+
+
+class NoModel(ApiError):
+    code = "no_model"
+    status = 503
+    retryable = True
+    retry_after_s = NO_MODEL_RETRY_S
+
+    def __init__(self) -> None:
+        super().__init__("No model is loaded and none is on the way.")
+
+
+class EngineStopped(ApiError):
+    code = "engine_stopped"
+    status = 503
+    retryable = True
+    retry_after_s = NO_MODEL_RETRY_S
+
+    def __init__(self) -> None:
+        super().__init__("The model was stopped by the person at the console.")
+
+
+class GatewayRestarts(ApiError):
+    code = "gateway_restarts"
+    status = 503
+    retryable = True
+    retry_after_s = GATEWAY_RETRY_S
+
+    def __init__(self) -> None:
+        super().__init__("The gateway is being restarted; send the request again.")
+
+
+class WaitedTooLong(ApiError):
+    code = "waited_too_long"
+    status = 504
+
+    def __init__(self, *, limit_s: float) -> None:
+        super().__init__(f"The request stood in line for {limit_s / 3600:.0f} hours.")
+        self.limit_s = limit_s
+
+
+class EngineGone(ControlError):
+    """`was_reached`: the request may have begun there; False when the connection was refused."""
+
+    code = "engine_gone"
+    status = 503
+    retryable = True
+
+    def __init__(self, reason: str, *, was_reached: bool) -> None:
+        super().__init__(f"The engine is gone: {reason}.")
+        self.was_reached = was_reached
+
+
+class EngineRefused(ControlError):
+    """`answer` is what the engine said, with its numbers; `engine_status` its HTTP status."""
+
+    code = "engine_refused"
+
+    def __init__(self, answer: ErrorAnswer, *, engine_status: int) -> None:
+        super().__init__(answer.message)
+        self.answer = answer
+        self.engine_status = engine_status
+
+
+class KeyNameInvalid(ControlError):
+    code = "key_name_invalid"
+    status = 400
+
+
+class KeyNameTaken(ControlError):
+    code = "key_name_taken"
+    status = 409
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is already a key named {name!r}.")
+
+
+class UnknownKey(ControlError):
+    code = "key_not_found"
+    status = 404
+
+    def __init__(self, key_id: int) -> None:
+        super().__init__(f"There is no key with id {key_id}.")
+
+
+class DatabaseUnusable(ControlError):
+    code = "database_unusable"
+
+
+class AdminRefusal(ControlError):
+    """An answer of the admin API."""
+
+
+class OrderInvalid(AdminRefusal):
+    code = "invalid_request"
+    status = 400
+
+
+class AdminSecretWrong(AdminRefusal):
+    code = "unauthorized"
+    status = 401
+
+    def __init__(self) -> None:
+        super().__init__("The admin API needs the secret of this home: `Authorization: Bearer SECRET`.")
+
+
+class UnknownRequest(AdminRefusal):
+    code = "request_not_found"
+    status = 404
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(f"The request {request_id!r} is not here; it may just have ended.")
+
+
+class LoginLinkInvalid(AdminRefusal):
+    code = "login_link_invalid"
+    status = 404
+
+    def __init__(self) -> None:
+        super().__init__("This login link was used already, or its time is over. `splash open` makes a new one.")
+
+
+class Quitting(AdminRefusal):
+    code = "quitting"
+    status = 409
+
+    def __init__(self) -> None:
+        super().__init__("Splash is quitting.")
+
+
+class ModelRefused(AdminRefusal):
+    code = "model_refused"
+    status = 422
+
+
+class EngineLingers(ControlError):
+    """An engine that was started by this home lives, and can't be adopted; it is shown, and not signalled."""
+
+    code = "engine_lingers"
+
+
+class CommandFailed(ControlError):
+    """`str(error)` is what the person reads on stderr."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class SettingsInvalid(CommandFailed):
+    exit_code = 2
+
+
+class HomeUnusable(CommandFailed):
+    """The folder cannot be made or written."""
+
+
+class StartFailed(CommandFailed):
+    """A process of ours did not come up."""
+
+
+class OrderRefused(CommandFailed):
+    """Control understood, and said no."""
+
+
+class NotRunning(CommandFailed):
+    exit_code = 3
+
+    def __init__(self) -> None:
+        super().__init__("Splash is not running; `splash up` starts it.")
+
+
+class PortTaken(CommandFailed):
+    exit_code = 5
+
+    def __init__(self, *, port: int, key: str, holder: str) -> None:
+        super().__init__(f"Port {port} is taken by {holder}; end that, or give Splash another port with {key}.")
+        self.port = port
+
+
+class AlreadyRuns(CommandFailed):
+    exit_code = 5
+
+    def __init__(self, *, home: str, pid: int | None) -> None:
+        who = "another process" if pid is None else f"pid {pid}"
+        super().__init__(f"Splash already runs for {home}: its control is {who}.")

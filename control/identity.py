@@ -1,0 +1,153 @@
+"""Is the process that a record names really ours: pid, start time, port and nonce, in this order; and who holds a port.
+
+It signals only what it has verified; it decides nothing about what should run.
+"""
+
+import logging
+import os
+import signal
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import msgspec
+import psutil
+
+from control.loopback import ask
+from engine.wire import HEALTHZ, ProcessRecord
+
+logger = logging.getLogger(__name__)
+
+# The kernel's start time is read through boot time and clock ticks, which move a little between two readings.
+CREATION_TOLERANCE_S: Final = 2.0
+HEALTHZ_TIMEOUT_S: Final = 2.0
+
+# ours: all four hold. gone: the pid is free, a zombie, or another process's by now. closed: the process lives, its port is not open.
+# silent: it holds the port and does not answer. stranger: what answers on the port has another nonce.
+Verdict = Literal["ours", "gone", "closed", "silent", "stranger"]
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """`reason` is a clause for a person, in the words of the record."""
+
+    verdict: Verdict
+    reason: str
+
+    @property
+    def is_ours(self) -> bool:
+        return self.verdict == "ours"
+
+    @property
+    def is_alive(self) -> bool:
+        """The very process that wrote the record still exists, whether it answers or not."""
+        return self.verdict != "gone"
+
+
+@dataclass(frozen=True, slots=True)
+class PortHolder:
+    """Who listens on a port. The operating system does not always tell: then `pid` is None."""
+
+    pid: int | None
+    command: str | None
+
+    def __str__(self) -> str:
+        if self.pid is None:
+            return "a process that this user may not see"
+        return f"pid {self.pid} ({self.command or 'command unknown'})"
+
+
+class _Health(msgspec.Struct):
+    """The part of every process's /healthz that identity needs."""
+
+    pid: int
+    nonce: str
+
+
+def verify(record: ProcessRecord) -> Identity:
+    """Check one record against the machine. Blocks for at most HEALTHZ_TIMEOUT_S."""
+    process = live_process(record)
+    if process is None:
+        return Identity("gone", f"pid {record.pid} has ended")
+    if not _owns_port(process, record.port):
+        return Identity("closed", f"pid {record.pid} does not listen on port {record.port}")
+    answer = ask(record.port, HEALTHZ, timeout_s=HEALTHZ_TIMEOUT_S)
+    if answer is None:
+        return Identity("silent", f"pid {record.pid} holds port {record.port} and does not answer")
+    try:
+        health = msgspec.json.decode(answer.body, type=_Health)
+    except msgspec.DecodeError:
+        return Identity("stranger", f"pid {record.pid} on port {record.port} does not speak as Splash")
+    if (health.pid, health.nonce) != (record.pid, record.nonce):
+        return Identity("stranger", f"pid {record.pid} on port {record.port} answers for another launch")
+    return Identity("ours", f"pid {record.pid} on port {record.port}")
+
+
+def live_process(record: ProcessRecord) -> psutil.Process | None:
+    """The process that wrote the record; None when it has ended (a zombie has) or its pid belongs to another one now."""
+    try:
+        process = psutil.Process(record.pid)
+        if process.status() == psutil.STATUS_ZOMBIE:
+            return None
+        is_same = abs(process.create_time() - record.created_at_s) <= CREATION_TOLERANCE_S
+    except psutil.NoSuchProcess:
+        return None
+    except psutil.AccessDenied:
+        return None
+    return process if is_same else None
+
+
+def created_at_s(pid: int) -> float:
+    """Start time of a process as the kernel knows it, Unix seconds."""
+    return float(psutil.Process(pid).create_time())
+
+
+def resident_bytes(record: ProcessRecord) -> int | None:
+    process = live_process(record)
+    try:
+        return None if process is None else int(process.memory_info().rss)
+    except psutil.Error:
+        return None
+
+
+def send_signal(record: ProcessRecord, number: signal.Signals) -> bool:
+    """Signal the process that wrote the record, and its group when it leads one; False when that process is gone.
+
+    The caller has verified the identity before; what is checked again here is that the pid was not reused since.
+    """
+    process = live_process(record)
+    if process is None:
+        return False
+    try:
+        if number == signal.SIGKILL and os.getpgid(record.pid) == record.pid:
+            os.killpg(record.pid, number)
+        else:
+            os.kill(record.pid, number)
+    except ProcessLookupError:
+        return False
+    log = logger.warning if number == signal.SIGKILL else logger.info
+    log("signal sent name=%s pid=%d signal=%s", record.name, record.pid, number.name)
+    return True
+
+
+def port_holder(port: int) -> PortHolder | None:
+    """Who listens on a port of this machine; None when nobody does, as far as this user may see."""
+    for process in psutil.process_iter():
+        if _owns_port(process, port):
+            return PortHolder(process.pid, _command(process))
+    return None
+
+
+def _owns_port(process: psutil.Process, port: int) -> bool:
+    try:
+        connections = process.net_connections(kind="tcp")
+    except psutil.Error:
+        return False
+    return any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in connections)
+
+
+def _command(process: psutil.Process) -> str | None:
+    try:
+        words = process.cmdline()
+        return " ".join(words) if words else str(process.name())
+    except psutil.Error:
+        return None

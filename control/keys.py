@@ -1,0 +1,131 @@
+"""The key ring: API keys are created, checked, listed and revoked; a key is seen once and stored as SHA-256.
+
+It does not read HTTP headers, and checking a key never touches the database.
+"""
+
+import hashlib
+import hmac
+import secrets
+import time
+import unicodedata
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import CursorResult, Engine, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from control.errors import KeyNameInvalid, KeyNameTaken, UnknownKey
+from control.metrics.tables import keys
+from control.metrics.writer import Writer
+from control.wire import CreatedKey, KeyView
+from engine.wire import RequestClass
+
+KEY_PREFIX: Final = "sk-splash-"
+NAME_LIMIT: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """An active key, as a request carries it along: who asks, and in which class."""
+
+    id: int
+    name: str
+    request_class: RequestClass
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKey:
+    """What is kept of a key: its digest, and what may be shown."""
+
+    sha256: bytes
+    view: KeyView
+
+
+class KeyRing:
+    """Made by `load_keys`. Its state is changed on the event loop only, after the database has it."""
+
+    def __init__(self, stored: list[StoredKey], writer: Writer, *, wall: Callable[[], float] = time.time) -> None:
+        self._stored = stored
+        self._writer = writer
+        self._wall = wall
+
+    def verify(self, token: bytes) -> Key | None:
+        """The active key whose text is `token`. Constant time over all keys: digests compared, no early exit."""
+        digest = hashlib.sha256(token).digest()
+        found: KeyView | None = None
+        for stored in self._stored:
+            is_match = hmac.compare_digest(stored.sha256, digest)
+            if is_match and stored.view.revoked_at_s is None:
+                found = stored.view
+        if found is None:
+            return None
+        return Key(id=found.id, name=found.name, request_class=found.request_class)
+
+    def list(self) -> tuple[KeyView, ...]:
+        """All of them, the revoked ones too, oldest first."""
+        return tuple(stored.view for stored in self._stored)
+
+    async def create(self, name: str, request_class: RequestClass = "interactive") -> CreatedKey:
+        """A new key, on disk before it is answered. Raises KeyNameInvalid, KeyNameTaken."""
+        name = _valid_name(name)
+        key = KEY_PREFIX + secrets.token_urlsafe(32)
+        digest = hashlib.sha256(key.encode()).digest()
+        hint = f"{KEY_PREFIX}…{key[-4:]}"
+        created_at_s = self._wall()
+        statement = insert(keys).values(
+            name=name, request_class=request_class, hint=hint, sha256=digest, created_at_s=created_at_s
+        )
+        try:
+            key_id = await self._writer.write(lambda connection: _inserted_id(connection.execute(statement)))
+        except IntegrityError as error:
+            # The database is the judge: two requests for one name may be on their way at once.
+            raise KeyNameTaken(name) from error
+        view = KeyView(id=key_id, name=name, request_class=request_class, hint=hint, created_at_s=created_at_s)
+        self._stored.append(StoredKey(sha256=digest, view=view))
+        return CreatedKey(key=key, view=view)
+
+    async def revoke(self, key_id: int) -> KeyView:
+        """From now on the key is refused; requests that run go on. Harmless when repeated. Raises UnknownKey."""
+        stored = self._find(key_id)
+        if stored.view.revoked_at_s is not None:
+            return stored.view
+        view = msgspec.structs.replace(stored.view, revoked_at_s=self._wall())
+        statement = update(keys).where(keys.c.id == key_id).values(revoked_at_s=view.revoked_at_s)
+        await self._writer.write(lambda connection: connection.execute(statement))
+        self._stored[self._stored.index(stored)] = StoredKey(sha256=stored.sha256, view=view)
+        return view
+
+    def _find(self, key_id: int) -> StoredKey:
+        for stored in self._stored:
+            if stored.view.id == key_id:
+                return stored
+        raise UnknownKey(key_id)
+
+
+def load_keys(engine: Engine, writer: Writer) -> KeyRing:
+    """Once, at start, before the event loop serves anybody: it blocks."""
+    with engine.begin() as connection:
+        rows = connection.execute(select(keys).order_by(keys.c.id)).mappings().all()
+    return KeyRing([_stored_key(dict(row)) for row in rows], writer)
+
+
+def _stored_key(row: dict[str, Any]) -> StoredKey:
+    return StoredKey(sha256=row.pop("sha256"), view=KeyView(**row))
+
+
+def _inserted_id(result: CursorResult[Any]) -> int:
+    return int(result.lastrowid)
+
+
+def _valid_name(name: str) -> str:
+    """As it is stored: NFC, without spaces around it. Raises KeyNameInvalid."""
+    name = unicodedata.normalize("NFC", name).strip()
+    if not name:
+        raise KeyNameInvalid("A key needs a name.")
+    if len(name) > NAME_LIMIT:
+        raise KeyNameInvalid(f"The name of a key has at most {NAME_LIMIT} characters; this one has {len(name)}.")
+    if not name.isprintable():
+        raise KeyNameInvalid("The name of a key cannot hold control characters.")
+    return name

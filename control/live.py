@@ -1,0 +1,245 @@
+"""One request while it lives: its phase, counts, speeds and times; told as a slot, a place in the line, or a row.
+
+It moves nothing: the relay owns it, and reports what happened.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Final
+
+from control.dialects.exchange import Exchange
+from control.errors import ApiError
+from control.fifo import Ticket
+from control.wire import Outcome, RequestPhase, RequestRow, Slot, Waiting
+from engine import wire
+
+# Long enough to be calm on the page, short enough to show what happens now.
+SPEED_WINDOW_S: Final = 3.0
+# Before this much of a phase has passed, a speed would be noise.
+SPEED_MINIMUM_S: Final = 0.2
+
+CANCELLED_CODES: Final = ("client_gone", "request_cancelled")
+
+
+class Speed:
+    """Tokens per second over the last few seconds, from a total that grows. Counting starts at the first sample."""
+
+    def __init__(self) -> None:
+        self._samples: deque[tuple[float, int]] = deque()
+
+    def add(self, now: float, total: int) -> None:
+        self._samples.append((now, total))
+        while len(self._samples) > 2 and self._samples[1][0] <= now - SPEED_WINDOW_S:
+            self._samples.popleft()
+
+    def per_second(self, now: float) -> float | None:
+        """None until there is enough to tell. It falls while nothing comes."""
+        if len(self._samples) < 2:
+            return None
+        began_at, first_total = self._samples[0]
+        elapsed_s = now - began_at
+        if elapsed_s < SPEED_MINIMUM_S:
+            return None
+        return (self._samples[-1][1] - first_total) / elapsed_s
+
+
+class Life:
+    """Times are monotonic seconds, but `started_wall_s`. Counts are of the present run; a second one starts anew."""
+
+    def __init__(
+        self, exchange: Exchange, *, number: int, key: str, ticket: Ticket, now: float, started_wall_s: float
+    ) -> None:
+        self.exchange = exchange
+        self.number = number
+        self.key = key
+        self.ticket = ticket
+        self.model = exchange.model
+        """The name asked for, until a model answers: then its id."""
+        self.broken_runs = 0
+        """Runs that the engine began and did not end."""
+        self.slot: int | None = None
+        self.prompt_tokens: int | None = None
+        self.finished: wire.Finished | None = None
+        self.error: ApiError | None = None
+        self.is_client_gone = False
+        self._started_at = now
+        self._started_wall_s = started_wall_s
+        self._admitted_at: float | None = None
+        self._first_token_at: float | None = None
+        self._usage: wire.Usage | None = None
+        self._timings: wire.Timings | None = None
+        self._start_counting()
+
+    @property
+    def id(self) -> str:
+        return self.exchange.generate.id
+
+    def _start_counting(self) -> None:
+        self._cached_tokens = 0
+        self._prefilled_tokens = 0
+        self._output_tokens = 0
+        self._run_first_token_at: float | None = None
+        self._prefill_speed = Speed()
+        self._decode_speed = Speed()
+
+    # --- What the relay reports ---
+
+    def admitted(self, *, slot: int, now: float) -> None:
+        self.slot = slot
+        self._admitted_at = now
+        self._start_counting()
+
+    def put_back(self) -> None:
+        self.slot = None
+
+    def happened(self, events: Sequence[wire.AnyEvent], now: float) -> None:
+        for event in events:
+            match event:
+                case wire.Accepted():
+                    self.prompt_tokens = event.prompt_tokens
+                case wire.Prefill():
+                    self._prefill(event, now)
+                case wire.TextDelta() | wire.ReasoningDelta():
+                    self._emitted(max(1, len(event.logprobs)), now)
+                case wire.ToolCallBegin() | wire.ToolCallDelta():
+                    self._emitted(1, now)
+                case wire.Finished():
+                    self.finished = event
+                    self._usage, self._timings = event.usage, event.timings
+                case wire.Failed():
+                    self._usage, self._timings = event.usage, event.timings
+
+    def sampled(self, status: wire.RequestStatus, now: float) -> None:
+        """The engine's own count, from /status: events may each hold more than one token."""
+        if status.output_tokens > self._output_tokens and self._run_first_token_at is not None:
+            self._output_tokens = status.output_tokens
+            self._decode_speed.add(now, self._output_tokens)
+
+    def _prefill(self, event: wire.Prefill, now: float) -> None:
+        # A bar that goes back, or past its end, is a lie: the engine promises neither, and the page shows neither.
+        self.prompt_tokens = event.total
+        self._cached_tokens = min(max(self._cached_tokens, event.cached), event.total)
+        self._prefilled_tokens = min(max(self._prefilled_tokens, event.processed), event.total)
+        self._prefill_speed.add(now, self._prefilled_tokens)
+
+    def _emitted(self, num_tokens: int, now: float) -> None:
+        if self._run_first_token_at is None:
+            self._run_first_token_at = now
+            self._prefilled_tokens = self.prompt_tokens or self._prefilled_tokens
+            if self._first_token_at is None:
+                self._first_token_at = now
+        # The first sample holds the first emission: those tokens belong to the prefill, not to the decode speed.
+        self._output_tokens += num_tokens
+        self._decode_speed.add(now, self._output_tokens)
+
+    # --- What others ask ---
+
+    @property
+    def is_decoding(self) -> bool:
+        return self.slot is not None and self._run_first_token_at is not None
+
+    def tokens_per_second(self, now: float) -> float | None:
+        """Of the phase that it is in."""
+        speed = self._decode_speed if self.is_decoding else self._prefill_speed
+        return speed.per_second(now)
+
+    def as_slot(self, now: float) -> Slot:
+        assert self.slot is not None
+        return Slot(
+            slot=self.slot,
+            id=self.id,
+            number=self.number,
+            key=self.key,
+            dialect=self.exchange.dialect,
+            phase="decode" if self.is_decoding else "prefill",
+            prompt_tokens=self.prompt_tokens,
+            cached_tokens=self._cached_tokens,
+            prefilled_tokens=self._prefilled_tokens,
+            output_tokens=self._output_tokens,
+            tokens_per_second=self.tokens_per_second(now),
+            eta_s=self._eta_s(now),
+            elapsed_s=now - self._started_at,
+        )
+
+    def as_waiting(self, *, position: int, phase: RequestPhase, now: float) -> Waiting:
+        return Waiting(
+            id=self.id,
+            number=self.number,
+            position=position,
+            key=self.key,
+            dialect=self.exchange.dialect,
+            phase=phase,
+            request_class=self.ticket.request_class,
+            prompt_tokens=self.prompt_tokens,
+            waited_s=now - self._started_at,
+        )
+
+    def as_row(self, now: float) -> RequestRow:
+        usage = self._usage or wire.Usage(
+            prompt=self.prompt_tokens or 0, cached=self._cached_tokens, completion=self._output_tokens
+        )
+        return RequestRow(
+            id=self.id,
+            number=self.number,
+            started_at_s=self._started_wall_s,
+            key=self.key,
+            dialect=self.exchange.dialect,
+            model=self.model,
+            stream=self.exchange.is_stream,
+            outcome=self.outcome,
+            error_code=self.error_code,
+            finish_reason=self.finished.reason if self.finished else None,
+            queue_ms=self._queue_ms(),
+            prefill_ms=self._prefill_ms(),
+            decode_ms=self._decode_ms(now),
+            ttft_ms=_ms(self._started_at, self._first_token_at),
+            total_ms=(now - self._started_at) * 1000,
+            prompt_tokens=usage.prompt,
+            cached_tokens=usage.cached,
+            completion_tokens=usage.completion,
+            reasoning_tokens=usage.reasoning,
+        )
+
+    @property
+    def outcome(self) -> Outcome:
+        """Rejected: it never got a place in the line. An answer that was complete stays so, whoever left then."""
+        if self.finished is not None and self.error is None:
+            return "completed"
+        if self.error_code in CANCELLED_CODES:
+            return "cancelled"
+        return "failed" if self.ticket.arrival else "rejected"
+
+    @property
+    def error_code(self) -> str | None:
+        if self.error is not None:
+            return self.error.code
+        return "client_gone" if self.is_client_gone and self.finished is None else None
+
+    def _eta_s(self, now: float) -> float | None:
+        """Until the first token; a decode ends when it ends."""
+        speed = self._prefill_speed.per_second(now)
+        if self.is_decoding or not speed or self.prompt_tokens is None:
+            return None
+        return (self.prompt_tokens - self._prefilled_tokens) / speed
+
+    def _queue_ms(self) -> float | None:
+        in_line_ms = _ms(self._started_at, self._admitted_at)
+        if in_line_ms is None or self._timings is None:
+            return in_line_ms
+        return in_line_ms + self._timings.wait_ms
+
+    def _prefill_ms(self) -> float | None:
+        if self._timings is not None:
+            return self._timings.prefill_ms
+        return _ms(self._admitted_at, self._run_first_token_at)
+
+    def _decode_ms(self, now: float) -> float | None:
+        if self._timings is not None:
+            return self._timings.decode_ms
+        return _ms(self._run_first_token_at, now)
+
+
+def _ms(since: float | None, until: float | None) -> float | None:
+    if since is None or until is None:
+        return None
+    return (until - since) * 1000

@@ -1,0 +1,54 @@
+"""One short, blocking request to a process on this machine: no proxy, no reverse DNS, no name look-up.
+
+It is for identity checks and the CLI, where nothing else runs meanwhile; the event loop talks through `engine_client`.
+"""
+
+import http.client
+import socket
+from dataclasses import dataclass
+from typing import Final
+
+LOOPBACK: Final = "127.0.0.1"
+CONNECT_TIMEOUT_S: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    status: int
+    body: bytes
+
+
+def ask(
+    port: int,
+    path: str,
+    *,
+    method: str = "GET",
+    body: bytes | None = None,
+    secret: str | None = None,
+    timeout_s: float,
+    host: str = LOOPBACK,
+) -> Answer | None:
+    """The answer, or None when nobody answers HTTP there in time."""
+    headers = {"Host": f"{host}:{port}"}
+    if body is not None:
+        headers["Content-Type"] = "application/json"
+    if secret is not None:
+        headers["Authorization"] = f"Bearer {secret}"
+    connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
+    try:
+        connection.request(method, path, body=body, headers=headers)
+        answer = connection.getresponse()
+        return Answer(answer.status, answer.read())
+    except (OSError, http.client.HTTPException):
+        return None
+    finally:
+        connection.close()
+
+
+def is_listening(port: int, *, host: str = LOOPBACK) -> bool:
+    """Somebody accepts connections there."""
+    try:
+        socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,87 @@
+"""Opens splash.db: private to its owner, in WAL mode, migrated to the newest revision; once to write, once to read.
+
+It holds no rows and answers no questions.
+"""
+
+import os
+import sqlite3
+from pathlib import Path
+from typing import Final
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
+from sqlalchemy.exc import SQLAlchemyError
+
+from control.errors import DatabaseUnusable
+from control.metrics.tables import SCHEMA_REVISION
+
+BUSY_TIMEOUT_S: Final = 5.0
+MIGRATIONS: Final = Path(__file__).parent / "migrations"
+
+
+def open_database(path: Path) -> Engine:
+    """Create and migrate the file; the answer begins each transaction IMMEDIATE. Raises DatabaseUnusable."""
+    try:
+        # SQLite gives -wal and -shm the mode of the file itself.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        path.chmod(0o600)
+        engine = _engine(path, begin="BEGIN IMMEDIATE", pragmas=("journal_mode = WAL", "synchronous = NORMAL"))
+        with engine.begin() as connection:
+            _migrate(connection, path)
+    except (OSError, sqlite3.Error, SQLAlchemyError) as error:
+        raise DatabaseUnusable(f"The database {path} cannot be used: {_cause(error)}.") from error
+    return engine
+
+
+def open_for_reading(path: Path) -> Engine:
+    return _engine(path, begin="BEGIN", pragmas=("query_only = ON",))
+
+
+def _engine(path: Path, *, begin: str, pragmas: tuple[str, ...]) -> Engine:
+    # Each engine is used by one thread only, so one connection is enough, and it stays open.
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        pool_size=1,
+        max_overflow=0,
+        connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False},
+    )
+
+    @event.listens_for(engine, "connect")
+    def prepare(connection: sqlite3.Connection, _record: object) -> None:
+        # The driver must not begin transactions by itself: `begin` below does.
+        connection.isolation_level = None
+        for pragma in pragmas:
+            connection.execute(f"PRAGMA {pragma}")
+
+    @event.listens_for(engine, "begin")
+    def start(connection: Connection) -> None:
+        connection.exec_driver_sql(begin)
+
+    return engine
+
+
+def _migrate(connection: Connection, path: Path) -> None:
+    revision = _revision(connection)
+    if revision == SCHEMA_REVISION:
+        return
+    # Imported only when there is something to do: it costs more than everything else here.
+    from alembic import command
+    from alembic.config import Config
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
+    config.attributes["connection"] = connection
+    known = {script.revision for script in ScriptDirectory.from_config(config).walk_revisions()}
+    if revision is not None and revision not in known:
+        raise DatabaseUnusable(f"The database {path} was written by a newer Splash (revision {revision}).")
+    command.upgrade(config, "head")
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+
+
+def _cause(error: Exception) -> str:
+    return str(getattr(error, "orig", None) or error)

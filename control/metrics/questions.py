@@ -1,0 +1,85 @@
+"""The questions that the console asks of splash.db, answered on one reading thread, never on the event loop.
+
+It writes nothing, and knows nothing of requests that still run.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime
+from typing import Final, TypeVar
+
+from sqlalchemy import Connection, Engine, func, select
+
+from control.metrics.tables import requests
+from control.wire import RequestRow, Today
+
+QUESTION_TIMEOUT_S: Final = 10.0
+
+_Answer = TypeVar("_Answer")
+
+
+class Questions:
+    """Takes the engine of `open_for_reading`, and closes it. Each raises SQLAlchemyError or TimeoutError."""
+
+    def __init__(self, engine: Engine, *, wall: Callable[[], float] = time.time) -> None:
+        self._engine = engine
+        self._wall = wall
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metrics-reader")
+
+    async def recent_requests(self, limit: int) -> tuple[RequestRow, ...]:
+        """Newest first."""
+        statement = select(requests).order_by(requests.c.number.desc()).limit(limit)
+        rows = await self._ask(lambda connection: connection.execute(statement).mappings().all())
+        return tuple(RequestRow(**row) for row in rows)
+
+    async def today(self) -> Today:
+        """Since local midnight; what was turned away at the door is not counted."""
+        since_s = local_midnight_s(self._wall())
+        return await self._ask(lambda connection: _totals(connection, since_s))
+
+    async def last_number(self) -> int:
+        """The highest request number so far, 0 before the first."""
+        statement = select(func.coalesce(func.max(requests.c.number), 0))
+        return await self._ask(lambda connection: connection.execute(statement).scalar_one())
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True)
+        self._engine.dispose()
+
+    async def _ask(self, question: Callable[[Connection], _Answer]) -> _Answer:
+        async with asyncio.timeout(QUESTION_TIMEOUT_S):
+            return await asyncio.get_running_loop().run_in_executor(self._thread, self._answer, question)
+
+    def _answer(self, question: Callable[[Connection], _Answer]) -> _Answer:
+        with self._engine.begin() as connection:
+            return question(connection)
+
+
+def local_midnight_s(now_s: float) -> float:
+    """Unix time of the last midnight in this machine's time zone."""
+    now = datetime.fromtimestamp(now_s).astimezone()
+    # The offset of midnight, not of now: they differ on the days when the clocks change.
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
+    return midnight.timestamp()
+
+
+def _totals(connection: Connection, since_s: float) -> Today:
+    columns = requests.c
+    row = connection.execute(
+        select(
+            func.count(),
+            func.coalesce(func.sum(columns.prompt_tokens), 0),
+            func.coalesce(func.sum(columns.cached_tokens), 0),
+            func.coalesce(func.sum(columns.completion_tokens), 0),
+        ).where(columns.started_at_s >= since_s, columns.outcome != "rejected")
+    ).one()
+    num_requests, prompt_tokens, cached_tokens, completion_tokens = row
+    return Today(
+        requests=num_requests,
+        prompt_tokens=prompt_tokens,
+        cached_tokens=cached_tokens,
+        completion_tokens=completion_tokens,
+        hit_rate=cached_tokens / prompt_tokens if prompt_tokens else None,
+    )

@@ -1,0 +1,226 @@
+"""The public API on :8888: who may come in, which path is whose, and every error in the API's own shape.
+
+It knows no more of a request than its path and its key: a dialect parses it, the relay lives it.
+"""
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from control.delivery import Delivery, error_headers
+from control.dialects import chat, models
+from control.dialects.exchange import Exchange
+from control.dialects.openai_errors import error_body
+from control.engine_client import EngineSource
+from control.errors import (
+    ApiError,
+    BodyTooLarge,
+    BodyTooSlow,
+    EncodingNotSupported,
+    HostNotAllowed,
+    InternalError,
+    MethodNotAllowed,
+    NotAuthenticated,
+    UnknownRoute,
+)
+from control.keys import Key, KeyRing
+from control.relay import Relay
+
+logger = logging.getLogger(__name__)
+
+BODY_LIMIT_BYTES: Final = 32 * 1024 * 1024
+BODY_TIMEOUT_S: Final = 60.0
+# After a body that is too large: how much more is read, so that the client gets to see the answer.
+DISCARD_LIMIT_BYTES: Final = 4 * BODY_LIMIT_BYTES
+# Paths without a key: Claude Code asks HEAD / first; a load balancer asks for health.
+OPEN_PATHS: Final = ("/", "/healthz")
+
+
+def loopback_hosts(port: int) -> frozenset[str]:
+    """The Host headers that a client on this machine sends."""
+    return frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
+
+
+def public_api(
+    *,
+    keys: KeyRing,
+    relay: Relay,
+    source: EngineSource,
+    hosts: Iterable[str],
+    body_limit_bytes: int = BODY_LIMIT_BYTES,
+    body_timeout_s: float = BODY_TIMEOUT_S,
+    wall: Callable[[], float] = time.time,
+) -> ASGIApp:
+    """The ASGI application. `hosts` are the Host headers that it answers to, each with its port, compared exactly."""
+    started_at_s = wall()
+
+    async def alive(_request: Request) -> Response:
+        return _json({"status": "ok"})
+
+    async def chat_completions(request: Request) -> "RelayedAnswer":
+        body = await _read_body(request, limit_bytes=body_limit_bytes, limit_s=body_timeout_s)
+        exchange = chat.parse_chat(body, request.state.request_id)
+        models.check_model(exchange.model, source)
+        return RelayedAnswer(relay, exchange, request.state.key)
+
+    async def list_models(_request: Request) -> Response:
+        return _json(models.model_list(source, now_s=started_at_s))
+
+    async def one_model(request: Request) -> Response:
+        return _json(models.model_entry(request.path_params["model_id"], source, now_s=started_at_s))
+
+    app = Starlette(
+        routes=[
+            Route("/", alive),
+            Route("/healthz", alive),
+            Route(chat.PATH, chat_completions, methods=["POST"]),
+            Route(models.PATH, list_models),
+            Route(models.PATH + "/{model_id:path}", one_model),
+        ],
+        exception_handlers={ApiError: _api_error, HTTPException: _http_error, Exception: _our_mistake},
+    )
+    app.router.redirect_slashes = False
+    return Gate(app, keys=keys, hosts=frozenset(hosts))
+
+
+class Gate:
+    """Before any path is looked at or any byte of a body is read: the host, the key; and a request id on every answer."""
+
+    def __init__(self, app: ASGIApp, *, keys: KeyRing, hosts: frozenset[str]) -> None:
+        self._app = app
+        self._keys = keys
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request_id = uuid.uuid4().hex
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+            await send(message)
+
+        try:
+            self._check_host(scope)
+            key = None if scope["path"] in OPEN_PATHS else self._key(scope)
+        except ApiError as error:
+            await _error_response(error)(scope, receive, send_with_id)
+            return
+        scope.setdefault("state", {}).update(request_id=request_id, key=key)
+        await self._app(scope, receive, send_with_id)
+
+    def _check_host(self, scope: Scope) -> None:
+        sent = _values(scope, b"host")
+        if len(sent) != 1 or sent[0].decode("latin-1").lower() not in self._hosts:
+            raise HostNotAllowed
+
+    def _key(self, scope: Scope) -> Key:
+        for token in _tokens(scope):
+            key = self._keys.verify(token)
+            if key is not None:
+                return key
+        raise NotAuthenticated
+
+
+class RelayedAnswer:
+    """An answer that the relay writes, for as long as the client stays."""
+
+    def __init__(self, relay: Relay, exchange: Exchange, key: Key) -> None:
+        self._relay = relay
+        self._exchange = exchange
+        self._key = key
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        delivery = Delivery(send, is_stream=self._exchange.is_stream, heartbeat=self._exchange.heartbeat)
+        async with asyncio.TaskGroup() as group:
+            work = group.create_task(self._relay.serve(self._exchange, self._key, delivery))
+            watch = group.create_task(_cancel_when_gone(receive, work))
+            work.add_done_callback(lambda _: watch.cancel())
+
+
+async def _cancel_when_gone(receive: Receive, work: asyncio.Task[None]) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    work.cancel()
+
+
+async def _read_body(request: Request, *, limit_bytes: int, limit_s: float) -> bytes:
+    """The whole body; refused as soon as it is known to be too large, and before it is read where it says so itself."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding not in ("", "identity"):
+        raise EncodingNotSupported(encoding)
+    try:
+        async with asyncio.timeout(limit_s):
+            return await _read_up_to(request, limit_bytes)
+    except TimeoutError as error:
+        raise BodyTooSlow(limit_s=limit_s) from error
+
+
+async def _read_up_to(request: Request, limit_bytes: int) -> bytes:
+    chunks: list[bytes] = []
+    size = 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size <= limit_bytes:
+            chunks.append(chunk)
+        elif size > DISCARD_LIMIT_BYTES:
+            break
+    if size > limit_bytes:
+        raise BodyTooLarge(limit_bytes=limit_bytes)
+    return b"".join(chunks)
+
+
+def _tokens(scope: Scope) -> list[bytes]:
+    """Every key that was sent, by either header: clients differ in which they use for what."""
+    tokens = list(_values(scope, b"x-api-key"))
+    for value in _values(scope, b"authorization"):
+        scheme, _, token = value.partition(b" ")
+        if scheme.lower() == b"bearer":
+            tokens.append(token.strip())
+    return tokens
+
+
+def _values(scope: Scope, name: bytes) -> list[bytes]:
+    return [value for header, value in scope["headers"] if header == name]
+
+
+def _json(content: Any) -> Response:
+    return Response(msgspec.json.encode(content), media_type="application/json")
+
+
+def _error_response(error: ApiError) -> Response:
+    response = Response(error_body(error), status_code=error.status, media_type="application/json")
+    response.raw_headers.extend(error_headers(error))
+    return response
+
+
+async def _api_error(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, ApiError)
+    return _error_response(error)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    """Starlette's own: no such path, or not by this method."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 405:
+        response = _error_response(MethodNotAllowed(request.method))
+        response.headers.update(error.headers or {})
+        return response
+    return _error_response(UnknownRoute(request.url.path))
+
+
+async def _our_mistake(request: Request, _error: Exception) -> Response:
+    # Starlette raises it again afterwards, so that it is logged with its trace.
+    return _error_response(InternalError())

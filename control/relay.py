@@ -1,0 +1,279 @@
+"""The life of one request: counted, in line, in the engine, answered; or ended on the way. One row in any case.
+
+It knows no dialect and no process: an exchange says what is asked and how answers look, an engine source who is there.
+
+1. No model and none on the way: 503. No room in the line: 429. A prompt that an engine can count and can't hold: 400.
+2. It waits in the line for a slot, up to 24 hours; a stream gets its headers and heartbeats meanwhile.
+3. It runs. If the engine dies before anything but heartbeats was sent, it waits at its old place and runs once more.
+4. Client gone, in any of these: the task that serves is cancelled; the engine sees its connection close.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from itertools import count
+from typing import Final
+
+import msgspec
+
+from control.delivery import Delivery
+from control.dialects.exchange import Encoder, Exchange
+from control.engine_client import EngineClient, EngineSource
+from control.errors import (
+    ApiError,
+    CancelledByOperator,
+    ContextTooLong,
+    EngineDied,
+    EngineGone,
+    EngineRefused,
+    InternalError,
+    NoModel,
+)
+from control.fifo import MAXIMUM_CONCURRENCY, Line, Ticket
+from control.keys import Key
+from control.live import Life
+from control.refusals import failure, translated
+from control.wire import RequestPhase, RequestRow, Slot, Waiting
+from engine import wire
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_S: Final = 15.0
+# Early failures keep their status that long; no client that was measured gives up within it.
+GRACE_S: Final = 1.0
+# A request that killed two engines is the likely cause, and gets no third.
+RUNS_LIMIT: Final = 2
+# How long the supervisor may take to see that an engine is gone; later, only the connection is taken to have broken.
+NOTICE_LIMIT_S: Final = 10.0
+NOTICE_CHECK_S: Final = 0.05
+
+
+class Relay:
+    """`record` takes each row, once per request, and must not block. `first_number` is where numbering goes on."""
+
+    def __init__(
+        self,
+        *,
+        line: Line,
+        source: EngineSource,
+        record: Callable[[RequestRow], None],
+        first_number: int = 1,
+        heartbeat_s: float = HEARTBEAT_S,
+        grace_s: float = GRACE_S,
+        notice_limit_s: float = NOTICE_LIMIT_S,
+        monotonic: Callable[[], float] = time.monotonic,
+        wall: Callable[[], float] = time.time,
+    ) -> None:
+        self._line = line
+        self._source = source
+        self._record = record
+        self._numbers = count(first_number)
+        self._heartbeat_s = heartbeat_s
+        self._grace_s = grace_s
+        self._notice_limit_s = notice_limit_s
+        self._monotonic = monotonic
+        self._wall = wall
+        self._lives: dict[str, Life] = {}
+
+    async def serve(self, exchange: Exchange, key: Key, delivery: Delivery) -> None:
+        """From here to the last byte. Cancel it when the client is gone."""
+        life = Life(
+            exchange,
+            number=next(self._numbers),
+            key=key.name,
+            ticket=Ticket(exchange.generate.id, key.request_class),
+            now=self._monotonic(),
+            started_wall_s=self._wall(),
+        )
+        try:
+            await self._enter(life)
+            await self._stay(life, delivery)
+        except ApiError as error:
+            life.error = error
+        except asyncio.CancelledError:
+            life.is_client_gone = True
+            raise
+        finally:
+            self._leave(life)
+        if life.error is not None:
+            await delivery.fail(
+                life.error, body=exchange.error_body(life.error), frame=exchange.error_event(life.error)
+            )
+
+    def cancel(self, request_id: str) -> bool:
+        """By a person: the client gets a typed error. False when there is no such request."""
+        return self._line.interrupt(request_id, CancelledByOperator())
+
+    def sampled(self, status: wire.Status) -> None:
+        """A new /status of the engine: its counts are better than those that the events give."""
+        now = self._monotonic()
+        for sample in status.requests:
+            life = self._lives.get(sample.id.partition(".")[0])
+            if life is not None:
+                life.sampled(sample, now)
+
+    def slots(self) -> tuple[Slot | None, ...]:
+        """Always as many as slots can be; a request keeps its own from admission to the end."""
+        now = self._monotonic()
+        by_slot = {life.slot: life.as_slot(now) for life in self._lives.values() if life.slot is not None}
+        return tuple(by_slot.get(slot) for slot in range(MAXIMUM_CONCURRENCY))
+
+    def waiting(self) -> tuple[Waiting, ...]:
+        """In the order in which they will go."""
+        now = self._monotonic()
+        phase: RequestPhase = "waiting" if self._line.is_open else "held"
+        return tuple(
+            self._lives[ticket.request_id].as_waiting(position=position, phase=phase, now=now)
+            for position, ticket in enumerate(self._line.waiting, start=1)
+        )
+
+    def num_decoding(self) -> int:
+        return sum(life.is_decoding for life in self._lives.values())
+
+    def decode_tokens_per_second(self) -> float | None:
+        """Of all streams together, over the last few seconds. None when none decodes long enough to tell."""
+        now = self._monotonic()
+        speeds = [life.tokens_per_second(now) for life in self._lives.values() if life.is_decoding]
+        known = [speed for speed in speeds if speed is not None]
+        return sum(known) if known else None
+
+    # --- The steps of a life ---
+
+    async def _enter(self, life: Life) -> None:
+        if self._source.availability == "none":
+            raise NoModel
+        self._line.check_room()
+        await self._count(life)
+        self._line.join(life.ticket)
+        self._lives[life.id] = life
+
+    async def _count(self, life: Life) -> None:
+        """Refuse what cannot fit while it still can be a 400. Without an engine that answers, it is found out later."""
+        engine = self._source.engine
+        if engine is None:
+            return
+        try:
+            answer = await engine.count(life.exchange.generate.prompt, life.id)
+        except EngineGone as error:
+            logger.info("prompt not counted id=%s reason=%s", life.id, error)
+            return
+        except EngineRefused as error:
+            reason = translated(error.answer)
+            if isinstance(reason, EngineGone):
+                return
+            raise reason from error
+        if answer.prompt_tokens > answer.maximum_context_tokens:
+            raise ContextTooLong(
+                prompt_tokens=answer.prompt_tokens, maximum_context_tokens=answer.maximum_context_tokens
+            )
+        life.prompt_tokens = answer.prompt_tokens
+
+    async def _stay(self, life: Life, delivery: Delivery) -> None:
+        """In the line and in the engine, with heartbeats beside; until the end, an error or an interruption."""
+        async with asyncio.TaskGroup() as group:
+            beat = group.create_task(delivery.beat(grace_s=self._grace_s, interval_s=self._heartbeat_s))
+            work = group.create_task(self._work(life, delivery))
+            work.add_done_callback(lambda _: beat.cancel())
+            life.ticket.on_interrupt = work.cancel
+        if life.finished is None and life.ticket.interruption is not None:
+            life.error = life.ticket.interruption
+
+    async def _work(self, life: Life, delivery: Delivery) -> None:
+        try:
+            await self._run(life, delivery)
+        except ApiError as error:
+            life.error = error
+        except Exception:
+            # Whatever our mistake was, the client gets an answer and the other requests go on.
+            logger.exception("request broke id=%s", life.id)
+            life.error = InternalError()
+
+    async def _run(self, life: Life, delivery: Delivery) -> None:
+        while True:
+            await self._line.wait(life.ticket)
+            life.admitted(slot=self._free_slot(), now=self._monotonic())
+            engine = self._source.engine
+            try:
+                await self._generate(life, engine, delivery)
+                return
+            except EngineGone as error:
+                logger.warning("engine broke off id=%s reason=%s", life.id, error)
+                life.broken_runs += error.was_reached
+                if delivery.has_emitted or life.broken_runs == RUNS_LIMIT:
+                    raise EngineDied from error
+            await self._until_noticed(engine)
+            if self._source.availability == "none":
+                raise EngineDied
+            life.put_back()
+            self._line.put_back(life.ticket)
+
+    async def _generate(self, life: Life, engine: EngineClient | None, delivery: Delivery) -> None:
+        if engine is None:
+            raise EngineGone("it is not ready", was_reached=False)
+        model = self._source.model
+        life.model = model.id if model is not None else life.exchange.model
+        encoder = life.exchange.encoder(life.model)
+        try:
+            async with engine.generate(_request(life)) as generation:
+                async for events in generation:
+                    life.happened(events, self._monotonic())
+                    await _pass_on(events, encoder, delivery)
+        except EngineRefused as error:
+            raise translated(error.answer) from error
+
+    async def _until_noticed(self, engine: EngineClient | None) -> None:
+        """Until the supervisor sees that `engine` is gone. The slot is kept meanwhile: nobody shall run into it."""
+        deadline = self._monotonic() + self._notice_limit_s
+        self._source.look()
+        while self._source.engine is engine and self._line.is_open and self._monotonic() < deadline:
+            await asyncio.sleep(NOTICE_CHECK_S)
+            self._source.look()
+
+    def _free_slot(self) -> int:
+        taken = {life.slot for life in self._lives.values()}
+        return next(slot for slot in range(MAXIMUM_CONCURRENCY) if slot not in taken)
+
+    def _leave(self, life: Life) -> None:
+        self._lives.pop(life.id, None)
+        self._line.leave(life.ticket)
+        row = life.as_row(self._monotonic())
+        self._record(row)
+        logger.info(
+            "request %s id=%s number=%d key=%r dialect=%s model=%s error=%s ttft_ms=%s total_ms=%.0f prompt=%d out=%d",
+            row.outcome,
+            row.id,
+            row.number,
+            row.key,
+            row.dialect,
+            row.model,
+            row.error_code,
+            "-" if row.ttft_ms is None else f"{row.ttft_ms:.0f}",
+            row.total_ms,
+            row.prompt_tokens,
+            row.completion_tokens,
+        )
+
+
+async def _pass_on(events: Sequence[wire.AnyEvent], encoder: Encoder, delivery: Delivery) -> None:
+    end = events[-1]
+    if isinstance(end, wire.Finished) and end.reason != "cancelled":
+        await delivery.end(encoder.encode(events))
+        return
+    frames = encoder.encode([event for event in events if not isinstance(event, wire.Finished | wire.Failed)])
+    if frames:
+        await delivery.write(frames)
+    if isinstance(end, wire.Finished):
+        # Not by us: then nobody would be here to read it.
+        raise CancelledByOperator
+    if isinstance(end, wire.Failed):
+        if end.retryable and not delivery.has_emitted:
+            raise EngineGone(end.message, was_reached=True)
+        raise failure(end)
+
+
+def _request(life: Life) -> wire.GenerateRequest:
+    """The second run has its own id: the engine may still be ending the first."""
+    generate = life.exchange.generate
+    request_id = f"{generate.id}.{life.broken_runs}" if life.broken_runs else generate.id
+    return msgspec.structs.replace(generate, id=request_id, request_class=life.ticket.request_class)

@@ -1,0 +1,78 @@
+"""Two HTTP servers in one event loop, on sockets that were bound before, ended by one call.
+
+It knows no route; signals are left to `__main__`.
+"""
+
+import asyncio
+import contextlib
+import errno
+import socket
+from collections.abc import Iterator
+from typing import Final
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from control.errors import PortTaken
+from control.identity import port_holder
+
+BACKLOG: Final = 512
+# After this the server's own tasks are cancelled; streams were ended by then.
+CLOSE_LIMIT_S: Final = 2
+
+
+def bind(host: str, port: int, *, key: str) -> socket.socket:
+    """A listening address of our own. Raises PortTaken, which names who has it."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    # Only for the connections of an earlier process that still linger: two listeners are refused all the same.
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+        # Without listening, a second process could still bind, and both would believe that the port is theirs.
+        bound.listen(BACKLOG)
+    except OSError as error:
+        bound.close()
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise PortTaken(port=port, key=key, holder=str(port_holder(port) or "a process of another user")) from error
+    return bound
+
+
+class QuietServer(uvicorn.Server):
+    """A server that leaves the signals of the process alone."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Servers:
+    def __init__(self) -> None:
+        self._servers: list[QuietServer] = []
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def start(self, app: ASGIApp, bound: socket.socket) -> None:
+        config = uvicorn.Config(
+            app,
+            http="httptools",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_graceful_shutdown=CLOSE_LIMIT_S,
+        )
+        server = QuietServer(config)
+        self._servers.append(server)
+        self._tasks.append(asyncio.create_task(server.serve(sockets=[bound])))
+
+    def stop_listening(self) -> None:
+        """No new connection; those that are idle are closed, those that answer go on."""
+        for server in self._servers:
+            server.should_exit = True
+
+    async def closed(self) -> None:
+        """Until every connection has ended, or CLOSE_LIMIT_S after `stop_listening`."""
+        await asyncio.gather(*self._tasks)

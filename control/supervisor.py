@@ -1,0 +1,321 @@
+"""Watches over the engine: reports what happens to `lifecycle`, carries out what it answers, and opens or holds the line.
+
+It makes no decision of its own about the engine's life, and touches no request but through the line.
+All state is changed on the event loop.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from typing import Final
+
+from control.ending import Ending
+from control.engine_client import EngineClient
+from control.engine_process import INTRODUCTION_LIMIT_S, EngineProcess
+from control.engine_questions import EngineQuestions
+from control.errors import (
+    ApiError,
+    EngineGone,
+    EngineLingers,
+    EngineRefused,
+    EngineStopped,
+    GatewayRestarts,
+    NoModel,
+    Quitting,
+)
+from control.fifo import Line
+from control.lifecycle import Action, Exit, Gate, Lifecycle, Spawn, Stop, Wanted
+from control.remembered import RememberedLoads
+from control.wire import Accepted, EngineView, LoadRequest
+from engine import wire
+
+logger = logging.getLogger(__name__)
+
+LOOK_EVERY_S: Final = 0.1
+STATUS_EVERY_S: Final = 1.0
+STATUS_EVERY_WHILE_LOADING_S: Final = 0.2
+# A step of the device never takes this long, and /status does not even wait for one.
+SILENCE_LIMIT_S: Final = 30.0
+
+
+class Supervisor:
+    """The `EngineSource` of the gateway. `run` must run; `finished` is set when a quit has stopped the engine."""
+
+    def __init__(
+        self,
+        process: EngineProcess,
+        line: Line,
+        *,
+        remembered: RememberedLoads,
+        questions: EngineQuestions,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.engine: EngineClient | None = None
+        self.model: wire.ModelStatus | None = None
+        self.status: wire.Status | None = None
+        self.is_quitting = False
+        self.finished = asyncio.Event()
+        self.on_status: Callable[[wire.Status], None] = _nobody_listens
+        self._is_leaving = False
+        self._process = process
+        self._line = line
+        self._remembered = remembered
+        self._questions = questions
+        self._now = monotonic
+        self._lifecycle = Lifecycle(now=monotonic())
+        self._since_s = time.time()
+        self._shown_state = self._lifecycle.state
+        self._answered_at: float | None = None
+        self._is_forced = False
+        self._ending: asyncio.Task[None] | None = None
+
+    # --- What the gateway reads ---
+
+    @property
+    def availability(self) -> Gate:
+        return "none" if self.is_quitting or self._is_leaving else self._lifecycle.gate
+
+    @property
+    def wanted_model(self) -> str | None:
+        wanted = self._lifecycle.coming or self._lifecycle.wanted
+        return None if wanted is None else wanted.model
+
+    # --- What a person asks ---
+
+    async def load(self, request: LoadRequest) -> Accepted:
+        """Raises Quitting; ModelRefused when the model that should replace a running one would not load."""
+        wanted = self._complete(request)
+        if self._lifecycle.state in ("ready", "loading", "draining") and wanted != self._lifecycle.wanted:
+            await self._questions.check(wanted)
+        self._require_not_quitting()
+        self._carry_out(self._lifecycle.load(wanted, now=self._now()))
+        return self._accepted(f"{wanted.model} is {'ready' if self._lifecycle.state == 'ready' else 'on its way'}.")
+
+    def restart(self) -> Accepted:
+        """Stop the engine gracefully and load the same model, else the last one. Raises Quitting."""
+        self._require_not_quitting()
+        wanted = self._lifecycle.wanted or self._complete(LoadRequest())
+        self._carry_out(self._lifecycle.load(wanted, now=self._now(), again=True))
+        return self._accepted("The engine is being restarted.")
+
+    def unload(self, *, force: bool) -> Accepted:
+        answer = self._accepted("The model is being unloaded.")
+        if force:
+            self._is_forced = True
+            self._line.cut_running(EngineStopped())
+        self._carry_out(self._lifecycle.unload(now=self._now(), force=force))
+        return answer
+
+    def quit(self, *, force: bool) -> Accepted:
+        """Stop the engine, gracefully unless `force`, and then be `finished`. Those that wait are told."""
+        answer = self._accepted("Splash is quitting.")
+        self.is_quitting = True
+        self.unload(force=force)
+        return answer
+
+    # --- Life ---
+
+    async def adopt(self) -> None:
+        """At the start, before anybody is served: take over a live engine."""
+        try:
+            wanted = await asyncio.to_thread(self._process.adopt)
+        except EngineLingers as error:
+            logger.warning("engine not adopted reason=%s", error)
+            self._lifecycle.error = str(error)
+            return
+        if wanted is None or self._process.client is None:
+            return
+        self._lifecycle.adopted(wanted, now=self._now())
+        self._settle()
+        await self._ask_status(self._process.client)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._watch())
+            tasks.create_task(self._poll_status())
+
+    def leave(self) -> None:
+        """Control is about to end: nobody is let in any more, and those that wait are told."""
+        self._is_leaving = True
+        self._settle()
+
+    async def release(self) -> None:
+        """Control ends and the engine lives on."""
+        if self._ending is not None:
+            await self._ending
+        await self._process.aclose()
+
+    def view(self) -> EngineView:
+        lifecycle, status, record = self._lifecycle, self.status, self._process.record
+        age_s = None if self._answered_at is None else self._now() - self._answered_at
+        return EngineView(
+            state=lifecycle.state,
+            pid=None if record is None else record.pid,
+            port=None if record is None else record.port,
+            model_name=None if lifecycle.wanted is None else lifecycle.wanted.model,
+            wanted_model=self.wanted_model,
+            since_s=self._since_s,
+            restarts=lifecycle.restarts,
+            error=self._silence(age_s) or lifecycle.error,
+            load=None if status is None else status.load,
+            model=None if status is None else status.model,
+            layout=None if status is None else status.layout,
+            self_tests=() if status is None else status.self_tests,
+            memory_plan=None if status is None else status.memory_plan,
+            memory_actual=None if status is None else status.memory_actual,
+            status_age_s=age_s,
+        )
+
+    def look(self) -> None:
+        """See what changed since the last look. The gateway calls it when a connection to the engine broke."""
+        if self._ending is not None:
+            return
+        end = self._process.poll()
+        if end is not None:
+            self._ended(end)
+        elif self._process.is_overdue:
+            self._end(f"The engine did not say who it is within {INTRODUCTION_LIMIT_S:.0f} s of its start.")
+        self._carry_out(self._lifecycle.tick(now=self._now()))
+        if not self._line.running:
+            self._carry_out(self._lifecycle.drained(now=self._now()))
+
+    # --- Machinery ---
+
+    async def _watch(self) -> None:
+        while True:
+            try:
+                self.look()
+                if self._process.is_running and self._ending is None:
+                    await self._process.introduce()
+            except Exception:
+                logger.exception("watching the engine failed")
+            await asyncio.sleep(LOOK_EVERY_S)
+
+    async def _poll_status(self) -> None:
+        while True:
+            client = self._process.client
+            if client is not None and self._ending is None:
+                await self._ask_status(client)
+            is_loading = self._lifecycle.state == "loading"
+            await asyncio.sleep(STATUS_EVERY_WHILE_LOADING_S if is_loading else STATUS_EVERY_S)
+
+    async def _ask_status(self, client: EngineClient) -> None:
+        try:
+            status = await client.status()
+        except (EngineGone, EngineRefused) as error:
+            logger.debug("status not answered reason=%s", error)
+            return
+        if client is not self._process.client or self._ending is not None:
+            return
+        self.status = status
+        self._answered_at = self._now()
+        self.on_status(status)
+        if status.state == "failed":
+            self._end(status.error or "The engine says that it failed.")
+        elif status.ready and self._lifecycle.state == "loading":
+            await self._became_ready()
+
+    async def _became_ready(self) -> None:
+        self._lifecycle.became_ready(now=self._now())
+        self._settle()
+        if self._lifecycle.wanted is not None:
+            await self._remembered.remember(self._lifecycle.wanted)
+
+    def _carry_out(self, action: Action | None) -> None:
+        match action:
+            case Spawn(wanted=wanted):
+                self._spawn(wanted)
+            case Stop(force=force):
+                self._is_forced = self._is_forced or force
+                self._end(None)
+        self._settle()
+
+    def _spawn(self, wanted: Wanted) -> None:
+        self.status = None
+        self._answered_at = None
+        self._is_forced = False
+        try:
+            self._process.spawn(wanted)
+        except (EngineLingers, OSError) as error:
+            self._ended(Exit(str(error)))
+
+    def _end(self, failure: str | None) -> None:
+        """Stop the process; `failure` says why when nobody asked for it."""
+        if self._ending is None:
+            self._ending = asyncio.create_task(self._end_and_prove(failure))
+
+    async def _end_and_prove(self, failure: str | None) -> None:
+        """Exactly one runs at a time, and nobody else polls the process meanwhile."""
+        try:
+            ending = await self._process.stop(is_forced=lambda: self._is_forced) if self._process.is_running else None
+        finally:
+            self._ending = None
+        if ending is None or ending.is_proven:
+            self._ended(Exit(failure or "The engine was stopped."))
+        else:
+            self._lifecycle.stop_failed(_left(ending, self._process), now=self._now())
+            self._settle()
+
+    def _ended(self, end: Exit) -> None:
+        logger.info("engine gone state=%s reason=%s", self._lifecycle.state, end.reason)
+        self.status = None
+        self._answered_at = None
+        self._carry_out(self._lifecycle.exited(end, now=self._now()))
+
+    def _settle(self) -> None:
+        """Make everything that hangs on the state agree with it."""
+        if self._lifecycle.state != self._shown_state:
+            logger.info("engine state from=%s to=%s", self._shown_state, self._lifecycle.state)
+            self._shown_state = self._lifecycle.state
+            self._since_s = time.time()
+        self.engine = self._process.client if self._lifecycle.state == "ready" else None
+        if self.engine is not None and self.status is not None and self.status.model is not None:
+            self.model = self.status.model
+        if self.availability == "ready":
+            self._line.open()
+        else:
+            self._line.hold()
+        if self.availability == "none":
+            self._line.turn_away_waiting(self._why_nobody_comes())
+        if self.is_quitting and not self._process.is_running and self._ending is None:
+            self.finished.set()
+
+    def _complete(self, request: LoadRequest) -> Wanted:
+        running = self._lifecycle.coming or self._lifecycle.wanted
+        model = request.model or (running.model if running is not None else self._remembered.last_model)
+        if running is not None and running.model == model:
+            return Wanted(
+                model,
+                running.context if request.context is None else request.context,
+                running.budget_bytes if request.budget_bytes is None else request.budget_bytes,
+            )
+        return self._remembered.complete(model, request.context, request.budget_bytes)
+
+    def _require_not_quitting(self) -> None:
+        if self.is_quitting:
+            raise Quitting
+
+    def _accepted(self, message: str) -> Accepted:
+        return Accepted(message=message, running=len(self._line.running), waiting=len(self._line.waiting))
+
+    def _why_nobody_comes(self) -> ApiError:
+        if self.is_quitting:
+            return EngineStopped()
+        return GatewayRestarts() if self._is_leaving else NoModel()
+
+    def _silence(self, age_s: float | None) -> str | None:
+        if age_s is None or age_s < SILENCE_LIMIT_S or self._process.record is None:
+            return None
+        return f"The engine (pid {self._process.record.pid}) has not answered for {age_s:.0f} s, though it lives."
+
+
+def _nobody_listens(status: wire.Status) -> None:
+    """Until the gateway is there."""
+
+
+def _left(ending: Ending, process: EngineProcess) -> str:
+    pid = "?" if process.record is None else process.record.pid
+    if not ending.is_gone:
+        return f"The engine (pid {pid}) did not end within {ending.seconds:.0f} s, not even by SIGKILL."
+    return f"The engine ended, but its port is held by {ending.port_holder}."

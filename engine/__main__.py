@@ -1,0 +1,83 @@
+"""The engine's command line: `serve` (the default), `plan` and `models`, and the exit codes that control reads.
+
+It does none of the work. A refusal is one sentence, the last line on stderr.
+"""
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from engine.errors import DeviceFailed, EngineError, PortTaken, Refused
+
+EXIT_CODES: dict[type[EngineError], int] = {Refused: 4, PortTaken: 5, DeviceFailed: 70}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parsed = _parser().parse_args(arguments)
+    try:
+        if parsed.command == "plan":
+            _plan(parsed)
+        elif parsed.command == "models":
+            _models(parsed)
+        else:
+            _serve(parsed)
+    except EngineError as error:
+        print(error.message, file=sys.stderr)
+        return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    of_all = argparse.ArgumentParser(add_help=False)
+    of_all.add_argument("--home", type=Path, required=True, help="SPLASH_HOME, with the launch file in it")
+    as_json = argparse.ArgumentParser(add_help=False)
+    as_json.add_argument("--json", action="store_true", help="answer in JSON")
+    parser = argparse.ArgumentParser(prog="python -m engine", description="The inference engine of Splash.")
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("serve", parents=[of_all], help="serve the model of the launch file (the default)")
+    plan = commands.add_parser("plan", parents=[of_all, as_json], help="say what a model needs, without loading it")
+    plan.add_argument("--model", required=True, help="a folder, a hub id, or a name that `models` lists")
+    plan.add_argument("--context", type=int, metavar="TOKENS")
+    plan.add_argument("--budget", type=int, metavar="BYTES", help="memory for contexts")
+    commands.add_parser("models", parents=[of_all, as_json], help="list the models on this machine")
+    return parser
+
+
+def _serve(parsed: argparse.Namespace) -> None:
+    from engine.process import serve
+
+    logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for chatty in ("uvicorn", "httpx", "asyncio"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+    serve(parsed.home.absolute())
+
+
+def _plan(parsed: argparse.Namespace) -> None:
+    from engine.model.report import plan_model
+
+    report = plan_model(parsed.model, parsed.home, context=parsed.context, budget_bytes=parsed.budget)
+    print(report.as_json() if parsed.json else report.as_text())
+
+
+def _models(parsed: argparse.Namespace) -> None:
+    from engine.model.report import list_models
+
+    report = list_models(parsed.home)
+    print(report.as_json() if parsed.json else report.as_text())
+
+
+def _with_default(arguments: Sequence[str]) -> list[str]:
+    """`python -m engine --home DIR` serves."""
+    return ["serve", *arguments] if arguments and arguments[0].startswith("--home") else list(arguments)
+
+
+if __name__ == "__main__":
+    code = main(_with_default(sys.argv[1:]))
+    logging.shutdown()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: it would wait for a download or a hung device, and free the device's objects on the wrong thread.
+    os._exit(code)

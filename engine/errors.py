@@ -1,0 +1,181 @@
+"""The errors of the engine process, each with the code and status that a client sees.
+
+It translates nothing: `engine.server` makes answers of them, and the worker `Failed` events once a stream began.
+
+    EngineError
+    ├── InvalidRequest        400 invalid_request          a field of the request is wrong; `param` names it
+    │   ├── BodyTooLarge      413 invalid_request          more bytes than the door takes
+    │   └── ContextTooLong    400 context_length_exceeded  the prompt is longer than the context
+    ├── Unauthorized          401 unauthorized             no secret, or a wrong one
+    ├── NotFound              404 not_found                no such path, request or model
+    ├── NotReady              503 not_ready                the model is still loading, or its loading failed
+    ├── Stopping              503 stopping                 the process is on its way out
+    ├── NotImplementedHere    501 not_implemented          a door of the wire that this build does not open
+    ├── OutOfMemory           507 out_of_memory            the request, or the model, does not fit, with the numbers
+    ├── NonFiniteLogits       500 internal                 the model computed NaN or infinity for this request
+    ├── TextFailed            500 internal                 tokens of this request could not be turned into text
+    ├── DeviceFailed          500 internal                 MLX raised: the process ends with exit code 70
+    ├── PortTaken             (exit code 5)                another process listens where this one should
+    └── Refused               (exit code 4)                the model can't be served; one sentence says why
+        ├── ModelNotFound     (exit code 4)                no such model here, nor on the hub
+        ├── ModelRefused      (exit code 4)                its files are wrong, or it does not fit; `reason` says which
+        └── ModelUnsound      (exit code 4)                the load-time self-test found logits that are not finite
+"""
+
+from typing import ClassVar, Literal
+
+from engine.wire import ErrorCode
+
+RefusalReason = Literal[
+    "no_config",
+    "damaged_config",
+    "unsupported_architecture",
+    "needs_code",
+    "no_weights",
+    "missing_weights",
+    "damaged_weights",
+    "wrong_type",
+    "no_tokenizer",
+    "damaged_tokenizer",
+    "no_context_length",
+    "context_above_native",
+    "does_not_fit",
+    "load_failed",
+]
+
+
+class EngineError(Exception):
+    """Base. `code` and `status` are of the class; `retryable` and the numbers may differ by instance."""
+
+    code: ClassVar[ErrorCode] = "internal"
+    status: ClassVar[int] = 500
+    retryable: bool = False
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+
+
+class InvalidRequest(EngineError):
+    code: ClassVar[ErrorCode] = "invalid_request"
+    status = 400
+
+    def __init__(self, message: str, *, param: str | None = None) -> None:
+        super().__init__(message)
+        self.param = param
+
+
+class BodyTooLarge(InvalidRequest):
+    status = 413
+
+    def __init__(self, *, limit_bytes: int) -> None:
+        super().__init__(f"the body is larger than {limit_bytes} bytes")
+        self.limit_bytes = limit_bytes
+
+
+class ContextTooLong(InvalidRequest):
+    code = "context_length_exceeded"
+
+    def __init__(self, *, prompt_tokens: int, maximum_context_tokens: int) -> None:
+        super().__init__(
+            f"prompt is too long: {prompt_tokens} tokens > {maximum_context_tokens} maximum", param="prompt"
+        )
+        self.prompt_tokens = prompt_tokens
+        self.maximum_context_tokens = maximum_context_tokens
+
+
+class Unauthorized(EngineError):
+    code = "unauthorized"
+    status = 401
+
+
+class NotFound(EngineError):
+    code = "not_found"
+    status = 404
+
+
+class NotReady(EngineError):
+    code = "not_ready"
+    status = 503
+    retryable = True
+
+
+class Stopping(EngineError):
+    code = "stopping"
+    status = 503
+    retryable = True
+
+    def __init__(self) -> None:
+        super().__init__("the engine is stopping")
+
+
+class NotImplementedHere(EngineError):
+    code = "not_implemented"
+    status = 501
+
+
+class OutOfMemory(EngineError):
+    """`needed_bytes` against the `pool_bytes` that all running requests share."""
+
+    code = "out_of_memory"
+    status = 507
+
+    def __init__(self, message: str, *, needed_bytes: int, pool_bytes: int, retryable: bool = False) -> None:
+        super().__init__(message)
+        self.needed_bytes = needed_bytes
+        self.pool_bytes = pool_bytes
+        self.retryable = retryable
+
+
+class NonFiniteLogits(EngineError):
+    def __init__(self, *, position: int) -> None:
+        super().__init__(f"the model computed logits that are not finite after {position} tokens")
+        self.position = position
+
+
+class TextFailed(EngineError):
+    def __init__(self) -> None:
+        super().__init__("the sampled tokens could not be turned into text")
+
+
+class DeviceFailed(EngineError):
+    retryable = True
+
+    def __init__(self, message: str) -> None:
+        super().__init__(f"the device failed: {message}")
+
+
+class PortTaken(EngineError):
+    """`holder` is a pid and its command, None when the system does not tell."""
+
+    def __init__(self, *, port: int, holder: str | None) -> None:
+        super().__init__(f"port {port} is taken by {holder or 'another process'}")
+        self.port = port
+        self.holder = holder
+
+
+class Refused(EngineError):
+    """The model can't be served. The message is one sentence for the person at the terminal."""
+
+
+class ModelNotFound(Refused):
+    code = "not_found"
+    status = 404
+
+
+class ModelRefused(Refused):
+    """`reason` is for programs; the numbers are in the sentence."""
+
+    code = "invalid_request"
+    status = 400
+
+    def __init__(self, message: str, *, reason: RefusalReason) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class ModelUnsound(Refused):
+    def __init__(self) -> None:
+        super().__init__(
+            "the self-test found logits that are not finite: the weights are damaged or of an unsupported kind"
+        )

@@ -1,0 +1,131 @@
+"""What each layer of a model keeps between tokens, in bytes, read from config.json.
+
+It knows the families that mlx-lm 0.32 serves most; of any other it says that it does not know, and counts high.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from engine.model.architectures import makes_its_own_cache, module_name
+
+FLOAT32_BYTES: Final = 4
+
+GATED_DELTA: Final = frozenset({"qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text"})
+"""Every `full_attention_interval`-th layer attends; the others keep a recurrent and a convolution state."""
+
+WINDOW_PATTERN: Final = {"gemma3_text": 6, "gemma3": 6, "cohere2": 4}
+"""Every n-th layer attends to everything; the others to a window. The number is mlx-lm's default for n."""
+
+LAYER_TYPES: Final = frozenset({"llama", "gpt_oss", "olmo3", "afmoe", "exaone_moe", "laguna", "mellum", "ministral3"})
+"""config.json's `layer_types` says which layers attend to a window."""
+
+LATENT: Final = frozenset({"deepseek_v3", "kimi_k2", "kimi_k25", "glm4_moe_lite", "mistral4"})
+"""Keeps one compressed key-value vector and one rotary key for all heads."""
+
+Kind = Literal["growing", "fixed", "window", "unknown"]
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """What one layer keeps for one sequence. A window counts as state, at its full length.
+
+    growing: `bytes_per_token` for each token · fixed, window: `state_bytes`, whatever the length · unknown: as growing.
+    """
+
+    kind: Kind
+    bytes_per_token: int = 0
+    state_bytes: int = 0
+
+
+class UnknownSize(Exception):
+    """config.json lacks a number that the size of a layer depends on."""
+
+
+def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the part of config.json that describes the language model: multimodal models nest it."""
+    nested = config.get("text_config")
+    return nested if isinstance(nested, Mapping) else config
+
+
+def read_layers(config: Mapping[str, Any], element_bytes: int) -> tuple[Layer, ...]:
+    """Return one entry per layer; `element_bytes` is the size of an activation, which is also what mlx-lm caches.
+
+    Raises UnknownSize when config.json does not give the sizes.
+    """
+    text = text_config(config)
+    num_layers = _number(text, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    names = {str(text.get("model_type")), module_name(text) or "", module_name(config) or ""}
+    for family, read in _FAMILIES:
+        if names & family:
+            return tuple(read(text, index, element_bytes) for index in range(num_layers))
+    module = module_name(text) or module_name(config)
+    if module is None or makes_its_own_cache(module) or "kv_lora_rank" in text:
+        return (Layer("unknown", bytes_per_token=_attention_bytes(text, element_bytes, grouped=False)),) * num_layers
+    return (Layer("growing", bytes_per_token=_attention_bytes(text, element_bytes)),) * num_layers
+
+
+def _gated_delta(text: Mapping[str, Any], index: int, element_bytes: int) -> Layer:
+    if (index + 1) % int(text.get("full_attention_interval", 4)) == 0:
+        return Layer("growing", bytes_per_token=_attention_bytes(text, element_bytes))
+    key_dim, value_dim = _number(text, "linear_key_head_dim"), _number(text, "linear_value_head_dim")
+    num_key_heads, num_value_heads = _number(text, "linear_num_key_heads"), _number(text, "linear_num_value_heads")
+    channels = 2 * num_key_heads * key_dim + num_value_heads * value_dim
+    convolution = (_number(text, "linear_conv_kernel_dim") - 1) * channels * element_bytes
+    # mlx-lm keeps the recurrent state in float32, whatever the weights are.
+    recurrent = num_value_heads * value_dim * key_dim * FLOAT32_BYTES
+    return Layer("fixed", state_bytes=convolution + recurrent)
+
+
+def _window_pattern(text: Mapping[str, Any], index: int, element_bytes: int) -> Layer:
+    default = next((n for name, n in WINDOW_PATTERN.items() if name == text.get("model_type")), 6)
+    pattern = int(text.get("sliding_window_pattern") or default)
+    return _attention(text, element_bytes, is_window=index % pattern != pattern - 1)
+
+
+def _layer_types(text: Mapping[str, Any], index: int, element_bytes: int) -> Layer:
+    types = text.get("layer_types")
+    if types is None and text.get("model_type") == "gpt_oss":
+        types = ["sliding_attention", "full_attention"] * (index + 1)
+    is_window = isinstance(types, list) and index < len(types) and types[index] == "sliding_attention"
+    return _attention(text, element_bytes, is_window=is_window)
+
+
+def _latent(text: Mapping[str, Any], index: int, element_bytes: int) -> Layer:
+    width = _number(text, "kv_lora_rank") + _number(text, "qk_rope_head_dim")
+    return Layer("growing", bytes_per_token=width * element_bytes)
+
+
+_FAMILIES: Final[tuple[tuple[frozenset[str], Callable[[Mapping[str, Any], int, int], Layer]], ...]] = (
+    (GATED_DELTA, _gated_delta),
+    (frozenset(WINDOW_PATTERN), _window_pattern),
+    (LAYER_TYPES, _layer_types),
+    (LATENT, _latent),
+)
+
+
+def _attention(text: Mapping[str, Any], element_bytes: int, *, is_window: bool) -> Layer:
+    bytes_per_token = _attention_bytes(text, element_bytes)
+    if not is_window:
+        return Layer("growing", bytes_per_token=bytes_per_token)
+    return Layer("window", state_bytes=bytes_per_token * _number(text, "sliding_window"))
+
+
+def _attention_bytes(text: Mapping[str, Any], element_bytes: int, *, grouped: bool = True) -> int:
+    """Bytes of one token's keys and values; not `grouped`: as if every query head had its own."""
+    num_heads = _number(text, "num_attention_heads", "n_head", "n_heads", "num_heads")
+    num_kv_heads = _number(text, "num_key_value_heads", "n_head_kv", default=num_heads) if grouped else num_heads
+    head_dim = text.get("head_dim")
+    if not isinstance(head_dim, int):
+        head_dim = _number(text, "hidden_size", "n_embd", "d_model", "dim") // num_heads
+    return 2 * num_kv_heads * head_dim * element_bytes
+
+
+def _number(text: Mapping[str, Any], *names: str, default: int | None = None) -> int:
+    for name in names:
+        value = text.get(name)
+        if isinstance(value, int) and value > 0:
+            return value
+    if default is not None:
+        return default
+    raise UnknownSize(f"config.json has no number {names[0]}")

@@ -1,0 +1,101 @@
+"""Loads a model's weights through mlx-lm, a few hundred megabytes at a time: real progress, and a low peak.
+
+It belongs to the worker thread, which owns every MLX object. It loads no tokenizer (`engine.text` does), checks no file
+that the preflight has checked, and runs no code that comes with a model.
+"""
+
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+# transformers says on stderr that it found no PyTorch, which nothing here needs. It reads this when it is imported.
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+import mlx.core as mx
+from mlx.utils import tree_flatten
+from mlx_lm.models.switch_layers import SwitchLinear
+from mlx_lm.utils import load_model
+
+from engine.errors import ModelRefused
+
+logger = logging.getLogger(__name__)
+
+_BATCH_BYTES: Final = 256 * 2**20
+"""Weights evaluated at once: enough for the disk to run at full speed, little enough for a progress bar to move."""
+
+OnProgress = Callable[[int, int], None]
+"""Takes bytes read and bytes in total, on the thread that loads. Must not block; what it raises ends the loading."""
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model in memory. `model` is mlx-lm's; `config` is config.json as mlx-lm completed it."""
+
+    path: Path
+    model: Any
+    config: dict[str, Any]
+    weights_bytes: int
+
+
+def load(path: Path, on_progress: OnProgress) -> LoadedModel:
+    """Load the weights of a folder that passed the preflight. Raises ModelRefused with one sentence."""
+    began = time.monotonic()
+    try:
+        model, config = load_model(path, lazy=True)
+    except Exception as error:  # a model's module may raise anything while it is built; the answer is one sentence
+        raise ModelRefused(
+            f"mlx-lm cannot build the model in {path}: {_one_line(error)}", reason="load_failed"
+        ) from error
+    _check_experts(path, model)
+    entries: Any = tree_flatten(model.parameters())
+    parameters = [parameter for _, parameter in entries]
+    total_bytes = sum(parameter.nbytes for parameter in parameters)
+    read_bytes = 0
+    on_progress(read_bytes, total_bytes)
+    for batch in _batches(parameters):
+        try:
+            mx.eval(batch)
+        except (RuntimeError, ValueError) as error:
+            raise ModelRefused(
+                f"the weights in {path} cannot be read: {_one_line(error)}", reason="load_failed"
+            ) from error
+        read_bytes += sum(parameter.nbytes for parameter in batch)
+        on_progress(read_bytes, total_bytes)
+    logger.info("weights loaded path=%s bytes=%d seconds=%.2f", path, total_bytes, time.monotonic() - began)
+    return LoadedModel(path=path, model=model, config=config, weights_bytes=total_bytes)
+
+
+def _batches(parameters: list[Any]) -> Iterator[list[Any]]:
+    batch: list[Any] = []
+    batch_bytes = 0
+    for parameter in parameters:
+        batch.append(parameter)
+        batch_bytes += parameter.nbytes
+        if batch_bytes >= _BATCH_BYTES:
+            yield batch
+            batch, batch_bytes = [], 0
+    if batch:
+        yield batch
+
+
+def _check_experts(path: Path, model: Any) -> None:
+    """MLX's CPU backend multiplies experts in float32, or quantised, only: it would fail at the first token."""
+    if mx.default_device() != mx.cpu:
+        return
+    for name, module in model.named_modules():
+        if isinstance(module, SwitchLinear) and module.weight.dtype != mx.float32:
+            kind = str(module.weight.dtype).removeprefix("mlx.core.")
+            raise ModelRefused(
+                f"on a CPU, MLX runs experts in float32 or quantised, and {name} in {path} is {kind}: "
+                "use a quantised version of the model",
+                reason="wrong_type",
+            )
+
+
+def _one_line(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

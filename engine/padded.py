@@ -1,0 +1,107 @@
+"""The layouts for models that can't be laid out in rows: mlx-lm's own padded batch caches, and no batch at all.
+
+They are correct before they are fast: a padded row reads and stores as much as the longest one.
+"""
+
+from typing import Any, Literal
+
+import mlx.core as mx
+from mlx_lm.models.cache import ArraysCache, CacheList
+
+from engine.layout import Caches, LayoutUnsupported, arrays_of, grow_as_needed, held_bytes
+
+
+class PaddedLayout:
+    """Left-padded to the longest row. A stream alone keeps its own caches, so it pays for no padding.
+
+    Raises LayoutUnsupported when a layer's cache can't be merged.
+    """
+
+    kind: Literal["padded"] = "padded"
+
+    def __init__(self, model: Any, example: Caches) -> None:
+        strangers = sorted({type(cache).__name__ for cache in example if not hasattr(cache, "merge")})
+        if strangers:
+            raise LayoutUnsupported(f"no merging for caches of kind {', '.join(strangers)}")
+        self._model = model
+        self._layers: Caches = []
+        self._width = 0
+
+    def __len__(self) -> int:
+        return self._width
+
+    def join(self, caches: Caches) -> None:
+        if self._width == 0:
+            self._layers = caches
+        elif self._width == 1:
+            self._layers = [type(a).merge([a, b]) for a, b in zip(self._layers, caches, strict=True)]
+        else:
+            for layer, cache in zip(self._layers, caches, strict=True):
+                layer.extend(type(cache).merge([cache]))
+        self._width += 1
+
+    def leave(self, index: int) -> None:
+        self._width -= 1
+        if self._width == 0:
+            self._layers = []
+        elif self._width == 1:
+            self._layers = [alone(layer.extract(1 - index)) for layer in self._layers]
+        else:
+            kept = [row for row in range(self._width + 1) if row != index]
+            for layer in self._layers:
+                layer.filter(kept)
+
+    def forward(self, tokens: mx.array) -> mx.array:
+        if self._width == 1:
+            grow_as_needed(self._layers)
+        logits: mx.array = self._model(tokens[:, None], cache=self._layers)
+        return logits[:, -1, :]
+
+    def pending(self) -> list[mx.array]:
+        return arrays_of([layer.state for layer in self._layers])
+
+    @property
+    def kv_bytes(self) -> int:
+        return held_bytes(self._layers)
+
+
+class OneByOneLayout:
+    """No batch: each row is a step of its own, one after another. For models whose caches can't be merged at all."""
+
+    kind: Literal["padded"] = "padded"
+
+    def __init__(self, model: Any, example: Caches) -> None:
+        del example  # any cache will do
+        self._model = model
+        self._sequences: list[Caches] = []
+
+    def __len__(self) -> int:
+        return len(self._sequences)
+
+    def join(self, caches: Caches) -> None:
+        self._sequences.append(caches)
+
+    def leave(self, index: int) -> None:
+        self._sequences.pop(index)
+
+    def forward(self, tokens: mx.array) -> mx.array:
+        for caches in self._sequences:
+            grow_as_needed(caches)
+        rows = zip(mx.split(tokens, len(self)), self._sequences, strict=True)
+        return mx.concatenate([self._model(token[:, None], cache=caches)[:, -1, :] for token, caches in rows])
+
+    def pending(self) -> list[mx.array]:
+        return arrays_of([cache.state for caches in self._sequences for cache in caches])
+
+    @property
+    def kv_bytes(self) -> int:
+        return sum(held_bytes(caches) for caches in self._sequences)
+
+
+def alone(cache: Any) -> Any:
+    """The same cache, its arrays copied out of the batch: a slice would keep the whole batch in memory."""
+    if isinstance(cache, ArraysCache):
+        cache.cache = [None if array is None else mx.contiguous(array) for array in cache.cache]
+    elif isinstance(cache, CacheList):
+        cache.caches = tuple(alone(part) for part in cache.caches)
+    return cache

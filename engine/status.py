@@ -1,0 +1,193 @@
+"""Builds the answer of GET /status from what the worker counted and who runs now.
+
+It counts nothing by itself and reads no clock; only `MemorySampler` looks outside, at most once a second.
+"""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import mlx.core as mx
+import psutil
+
+from engine.request import Request
+from engine.scheduler import Scheduler
+from engine.wire import (
+    WIRE_VERSION,
+    Admission,
+    EngineState,
+    LayoutStatus,
+    LoadProgress,
+    MemoryActual,
+    MemoryPlan,
+    ModelStatus,
+    RequestCounts,
+    RequestStatus,
+    SchedulerStatus,
+    SelfTest,
+    Status,
+)
+
+MEMORY_SAMPLE_S = 1.0
+
+
+@dataclass(slots=True)
+class Counters:
+    """Cumulative figures since the start. Times are wall clock in ms."""
+
+    membership_epoch: int = 0
+    prefill_batches: int = 0
+    prefill_rows: int = 0
+    prefill_wall_ms: float = 0.0
+    decode_batches: int = 0
+    decode_wall_ms: float = 0.0
+    decode_batches_by_width: dict[str, int] = field(default_factory=dict)
+    decode_tokens_by_width: dict[str, int] = field(default_factory=dict)
+    submitted: int = 0
+    completed: int = 0
+    cancelled: int = 0
+    failed: int = 0
+
+    def prefilled(self, num_tokens: int, elapsed_ms: float) -> None:
+        self.prefill_batches += 1
+        self.prefill_rows += num_tokens
+        self.prefill_wall_ms += elapsed_ms
+
+    def decoded(self, width: int, num_tokens: int, elapsed_ms: float) -> None:
+        """A step of `width` streams gave `num_tokens` tokens that were kept."""
+        name = f"b{width}"
+        self.decode_batches += 1
+        self.decode_wall_ms += elapsed_ms
+        self.decode_batches_by_width[name] = self.decode_batches_by_width.get(name, 0) + 1
+        self.decode_tokens_by_width[name] = self.decode_tokens_by_width.get(name, 0) + num_tokens
+
+
+class MemorySampler:
+    """What the process holds. The figures of MLX are counters of its own; asking the system is rationed."""
+
+    def __init__(self) -> None:
+        self._process = psutil.Process()
+        self._process_bytes = 0
+        self._sampled_at = float("-inf")
+
+    def sample(self, now: float, *, kv_bytes: int) -> MemoryActual:
+        if now - self._sampled_at >= MEMORY_SAMPLE_S:
+            self._process_bytes = self._process.memory_info().rss
+            self._sampled_at = now
+        return MemoryActual(
+            active_bytes=mx.get_active_memory(),
+            peak_bytes=mx.get_peak_memory(),
+            cache_bytes=mx.get_cache_memory(),
+            kv_bytes=kv_bytes,
+            process_bytes=self._process_bytes,
+        )
+
+
+@dataclass(slots=True)
+class EngineFacts:
+    """What changes only when the engine's state does."""
+
+    concurrency: int
+    memory_plan: MemoryPlan | None
+    state: EngineState = "loading"
+    error: str | None = None
+    model: ModelStatus | None = None
+    layout: LayoutStatus | None = None
+    self_tests: tuple[SelfTest, ...] = ()
+    load: LoadProgress = field(default_factory=LoadProgress)
+
+
+def build_status(
+    facts: EngineFacts,
+    counters: Counters,
+    scheduler: Scheduler,
+    memory: MemoryActual,
+    *,
+    now: float,
+    unix_now: float,
+    uptime_s: float,
+) -> Status:
+    return Status(
+        sampled_at_s=unix_now,
+        sampled_monotonic_s=now,
+        wire_version=WIRE_VERSION,
+        state=facts.state,
+        ready=facts.state == "ready",
+        pid=os.getpid(),
+        uptime_s=uptime_s,
+        membership_epoch=counters.membership_epoch,
+        steps=counters.prefill_batches + counters.decode_batches,
+        concurrency=facts.concurrency,
+        model=facts.model,
+        layout=facts.layout,
+        self_tests=facts.self_tests,
+        load=facts.load,
+        admission=admission_status(scheduler, now=now, is_draining=facts.state == "stopping"),
+        scheduler=scheduler_status(counters, scheduler),
+        request_counts=RequestCounts(
+            submitted=counters.submitted,
+            completed=counters.completed,
+            cancelled=counters.cancelled,
+            failed=counters.failed,
+        ),
+        memory_plan=facts.memory_plan,
+        memory_actual=memory,
+        requests=request_statuses(scheduler.requests, now=now),
+        error=facts.error,
+    )
+
+
+def admission_status(scheduler: Scheduler, *, now: float, is_draining: bool) -> Admission:
+    """Only the first in line can wait for memory; who stands behind it waits for a turn."""
+    waiting = scheduler.waiting
+    waiting_memory = 1 if waiting and scheduler.is_blocked_by_memory else 0
+    return Admission(
+        waiting=len(waiting),
+        waiting_memory=waiting_memory,
+        waiting_concurrency=len(waiting) - waiting_memory,
+        oldest_wait_ms=max(((now - request.arrived_at) * 1000 for request in waiting), default=0.0),
+        draining=is_draining,
+    )
+
+
+def scheduler_status(counters: Counters, scheduler: Scheduler) -> SchedulerStatus:
+    return SchedulerStatus(
+        queued=len(scheduler.waiting),
+        prefilling=0 if scheduler.prefilling is None else 1,
+        decoding=len(scheduler.decoding),
+        prefill_batches=counters.prefill_batches,
+        prefill_rows=counters.prefill_rows,
+        prefill_wall_ms=counters.prefill_wall_ms,
+        decode_batches=counters.decode_batches,
+        decode_batches_by_width=dict(counters.decode_batches_by_width),
+        decode_tokens_by_width=dict(counters.decode_tokens_by_width),
+        decode_wall_ms=counters.decode_wall_ms,
+    )
+
+
+def request_statuses(requests: Sequence[Request], *, now: float) -> tuple[RequestStatus, ...]:
+    return tuple(
+        RequestStatus(
+            id=request.id,
+            phase=request.phase,
+            request_class=request.request_class,
+            prompt_tokens=request.prompt_len,
+            cached_tokens=request.cached_len,
+            prefilled_tokens=request.prefilled_len,
+            output_tokens=len(request.tokens),
+            tokens_per_second=tokens_per_second(request, now=now),
+            age_ms=(now - request.arrived_at) * 1000,
+        )
+        for request in requests
+    )
+
+
+def tokens_per_second(request: Request, *, now: float) -> float:
+    """Of the phase that the request is in. What came with the first emission is not decoding speed."""
+    if request.phase == "prefill" and request.prefill_began_at is not None:
+        num_tokens, began_at = request.prefilled_len - request.cached_len, request.prefill_began_at
+    elif request.phase == "decode" and request.first_token_at is not None:
+        num_tokens, began_at = len(request.tokens) - request.first_emission_tokens, request.first_token_at
+    else:
+        return 0.0
+    return num_tokens / (now - began_at) if now > began_at else 0.0

@@ -1,0 +1,116 @@
+"""Renders a neutral prompt with the model's chat template and tokenises it. Needs the tokenizer, never the weights.
+
+It does not know the context limit, and it keeps nothing between two prompts (`engine.intake` does both).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from jinja2 import TemplateError
+
+from engine.errors import InvalidRequest
+from engine.text.markup import ANSWER, THOUGHT
+from engine.text.messages import Turn, as_functions, as_turns, forms
+from engine.text.prompts import check_prompt, offered_tools
+from engine.text.tokenizer import TextModel
+from engine.wire import Message, Prompt
+
+# What templates raise on messages that they do not expect: `raise_exception` mostly, else an accident of their code.
+TEMPLATE_ERRORS = (TemplateError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
+
+_LONGEST_COMPLAINT = 300
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A prompt as the model reads it. `state` is where it leaves the model (`engine.text.markup`).
+
+    `continues_text`: the output goes on in the middle of running text. `tools` are those that were offered.
+    """
+
+    tokens: tuple[int, ...]
+    state: str
+    continues_text: bool
+    tools: tuple[dict[str, Any], ...] = ()
+
+
+def render(prompt: Prompt, model: TextModel) -> Rendered:
+    """Raises InvalidRequest, naming the field, when the prompt is not one or the template refuses it."""
+    check_prompt(prompt)
+    if prompt.tokens is not None:
+        return _of_tokens(prompt.tokens, model)
+    if prompt.text is not None:
+        tokens = tuple(model.tokenizer.encode(prompt.text))
+        if not tokens:
+            raise InvalidRequest("the tokenizer makes no token of the prompt", param="prompt.text")
+        return Rendered(tokens, ANSWER, continues_text=True)
+    return _of_messages(prompt, prompt.messages or (), model)
+
+
+def _of_tokens(tokens: tuple[int, ...], model: TextModel) -> Rendered:
+    for position, token in enumerate(tokens):
+        if not 0 <= token < model.vocabulary_size:
+            raise InvalidRequest(
+                f"token {token} is not in the model's vocabulary of {model.vocabulary_size}",
+                param=f"prompt.tokens[{position}]",
+            )
+    return Rendered(tokens, ANSWER, continues_text=True)
+
+
+def _of_messages(prompt: Prompt, messages: Sequence[Message], model: TextModel) -> Rendered:
+    if not model.tokenizer.has_chat_template:
+        raise InvalidRequest("this model has no chat template: send the prompt as text", param="prompt.messages")
+    tools = as_functions(offered_tools(prompt))
+    turns = as_turns(messages)
+    arguments = _template_arguments(prompt, tools)
+    text = _render(turns, model.tokenizer, arguments)
+    tokens = tuple(model.tokenizer.encode(text, add_special_tokens=False))
+    if not tokens:
+        raise InvalidRequest("the chat template made an empty prompt of the messages", param="prompt.messages")
+    state = _state_after(text, turns[-1] if prompt.continue_last else None, model)
+    return Rendered(tokens, state, continues_text=prompt.continue_last, tools=tuple(tools))
+
+
+def _template_arguments(prompt: Prompt, tools: list[dict[str, Any]]) -> dict[str, Any]:
+    """Without an effort, whether to think is mlx-lm's default: yes, when the model can."""
+    arguments: dict[str, Any] = {"tools": tools or None}
+    if prompt.effort is not None:
+        arguments["enable_thinking"] = prompt.effort != "none"
+        arguments["reasoning_effort"] = prompt.effort
+    if prompt.continue_last:
+        arguments["continue_final_message"] = True
+    else:
+        arguments["add_generation_prompt"] = True
+    return arguments | prompt.template_arguments
+
+
+def _render(turns: list[Turn], tokenizer: Any, arguments: dict[str, Any]) -> str:
+    """The first form of the turns that the template accepts, else InvalidRequest with what it said about the first."""
+    complaint: Exception | None = None
+    for form in forms(turns):
+        try:
+            text = str(tokenizer.apply_chat_template(form, tokenize=False, **arguments))
+        except TEMPLATE_ERRORS as error:
+            complaint = complaint or error
+            continue
+        # Some templates do not refuse a system message that they do not expect, but leave it out.
+        if all(turn["content"].strip() in text for turn in form if turn["role"] == "system"):
+            return text
+    raise InvalidRequest(f"the chat template refuses the messages: {_first_line(complaint)}", param="prompt.messages")
+
+
+def _first_line(complaint: Exception | None) -> str:
+    lines = str(complaint).strip().splitlines() if complaint is not None else []
+    return lines[0][:_LONGEST_COMPLAINT] if lines else "it leaves some of them out"
+
+
+def _state_after(text: str, continued: Turn | None, model: TextModel) -> str:
+    """Does the prompt end inside a thought? A generation prompt does when it ends in the marker that opens one."""
+    markup = model.markup
+    if markup.opens_in != ANSWER or markup.think_start is None or markup.think_end is None:
+        return markup.opens_in
+    if continued is not None:
+        begun = str(continued["content"])
+        return THOUGHT if begun.rfind(markup.think_start) > begun.rfind(markup.think_end) else ANSWER
+    return THOUGHT if text.rstrip().endswith(markup.think_start) else ANSWER

@@ -1,0 +1,57 @@
+"""Loads what the text side needs of a model: tokenizer, markers, end tokens, default sampling. No weights.
+
+It renders and decodes nothing itself.
+"""
+
+import json
+import logging
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlx_lm.utils import load_config, load_tokenizer
+
+from engine.errors import ModelRefused
+from engine.text.defaults import GenerationDefaults
+from engine.text.markup import Markup
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class TextModel:
+    """`tokenizer` is mlx-lm's TokenizerWrapper. Token ids are below `vocabulary_size`, the rows of the embedding."""
+
+    tokenizer: Any
+    markup: Markup
+    end_tokens: frozenset[int]
+    vocabulary_size: int
+    defaults: GenerationDefaults
+
+
+def load_text_model(path: Path) -> TextModel:
+    """Read the tokenizer and the small JSON files of a model folder. Raises ModelRefused when it can't be done."""
+    config = load_config(path)
+    of_text = config.get("text_config", {})
+    end = config.get("eos_token_id", of_text.get("eos_token_id"))
+    try:
+        tokenizer = load_tokenizer(path, eos_token_ids=end)
+    except Exception as error:  # the tokenizers library raises nothing more precise
+        logger.exception("tokenizer failed path=%s", path)
+        raise ModelRefused(f"the tokenizer in {path} cannot be loaded: {error}", reason="damaged_tokenizer") from error
+    return TextModel(
+        tokenizer=tokenizer,
+        markup=Markup.of(tokenizer),
+        end_tokens=frozenset(tokenizer.eos_token_ids),
+        vocabulary_size=config.get("vocab_size", of_text.get("vocab_size", len(tokenizer))),
+        defaults=GenerationDefaults.of(_generation_config(path)),
+    )
+
+
+def _generation_config(path: Path) -> dict[str, Any]:
+    """What the model's makers recommend; nothing without the file, or when it is not JSON (mlx-lm ignores it too)."""
+    try:
+        content = json.loads((path / "generation_config.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

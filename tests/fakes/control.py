@@ -1,0 +1,285 @@
+"""A control that does as it is told: the admin door of `control.wire` on a real socket, with a scripted overview.
+
+It runs no engine and keeps no line; the test says what the overview is, and reads which orders came.
+"""
+
+import threading
+import time
+from dataclasses import dataclass, field
+
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from control import wire
+
+MIB = 1024**2
+GIB = 1024**3
+
+SECRET = "the-admin-secret"
+MODEL = wire.ModelStatus(
+    id="Qwen3.8-27B-4bit",
+    path="/models/Qwen3.8-27B-4bit",
+    architecture="qwen3_next",
+    quantization="4-bit, group 64",
+    is_demo=False,
+    maximum_context_tokens=262_144,
+    native_context_tokens=262_144,
+    has_thinking=True,
+    has_tools=True,
+)
+PLAN = wire.MemoryPlan(
+    weights_bytes=int(178.9 * GIB),
+    fixed_bytes=int(3.1 * GIB),
+    kv_bytes_per_token=65_536,
+    state_bytes_per_sequence=48 * MIB,
+    pool_bytes=16 * GIB,
+    limit_bytes=int(222.7 * GIB),
+    maximum_context_tokens=262_144,
+    fits=True,
+    verdict="fits",
+)
+ACTUAL = wire.MemoryActual(
+    active_bytes=int(194.6 * GIB), peak_bytes=int(196.0 * GIB), kv_bytes=int(12.4 * GIB), process_bytes=int(195.9 * GIB)
+)
+
+
+def engine(state: wire.EngineState = "ready", **changes: object) -> wire.EngineView:
+    """An engine in `state`, with a model, a plan and figures where that state has them."""
+    is_loaded = state in ("ready", "draining")
+    view = wire.EngineView(
+        state=state,
+        pid=None if state == "unloaded" else 4242,
+        port=None if state == "unloaded" else 18_081,
+        model_name=None if state == "unloaded" else MODEL.id,
+        since_s=4_212.0,
+        model=MODEL if is_loaded else None,
+        layout=wire.LayoutStatus(kind="rows", reason="ragged equals plain within 0.02") if is_loaded else None,
+        self_tests=(
+            wire.SelfTest(name="ragged", passed=True, error=0.01, tolerance=0.05),
+            wire.SelfTest(name="canary", passed=True, error=None, tolerance=None),
+        )
+        if is_loaded
+        else (),
+        memory_plan=None if state == "unloaded" else PLAN,
+        memory_actual=ACTUAL if is_loaded else None,
+        status_age_s=0.2 if is_loaded else None,
+    )
+    return msgspec.structs.replace(view, **changes)
+
+
+def prefilling(
+    number: int = 4812,
+    *,
+    slot: int = 1,
+    prefilled: int = 100_832,
+    cached: int = 56_807,
+    prompt: int = 142_018,
+    eta_s: float | None = 9.0,
+    key: str = "claude",
+) -> wire.Slot:
+    return wire.Slot(
+        slot=slot,
+        id=f"r{number}",
+        number=number,
+        key=key,
+        dialect="chat",
+        phase="prefill",
+        prompt_tokens=prompt,
+        cached_tokens=cached,
+        prefilled_tokens=prefilled,
+        output_tokens=0,
+        tokens_per_second=2_940.0,
+        eta_s=eta_s,
+        elapsed_s=31.0,
+    )
+
+
+def decoding(number: int = 4809, *, slot: int = 2, output: int = 812, key: str = "codex") -> wire.Slot:
+    return wire.Slot(
+        slot=slot,
+        id=f"r{number}",
+        number=number,
+        key=key,
+        dialect="chat",
+        phase="decode",
+        prompt_tokens=60_392,
+        cached_tokens=57_000,
+        prefilled_tokens=60_392,
+        output_tokens=output,
+        tokens_per_second=52.1,
+        eta_s=None,
+        elapsed_s=72.0,
+    )
+
+
+def waiting(number: int, position: int, *, phase: wire.RequestPhase = "waiting", waited_s: float = 14.0) -> wire.Waiting:
+    return wire.Waiting(
+        id=f"r{number}",
+        number=number,
+        position=position,
+        key="opencode",
+        dialect="chat",
+        phase=phase,
+        request_class="batch" if number % 2 else "interactive",
+        prompt_tokens=31_204,
+        waited_s=waited_s,
+    )
+
+
+def overview(
+    *,
+    slots: tuple[wire.Slot, ...] = (),
+    line: tuple[wire.Waiting, ...] = (),
+    view: wire.EngineView | None = None,
+    concurrency: int = 4,
+    quitting: bool = False,
+    today: wire.Today | None = None,
+) -> wire.Overview:
+    by_number = {slot.slot: slot for slot in slots}
+    decode = [slot.tokens_per_second or 0.0 for slot in slots if slot.phase == "decode"]
+    return wire.Overview(
+        sampled_at_s=time.time(),
+        engine=view or engine(),
+        concurrency=concurrency,
+        slots=tuple(by_number.get(number) for number in range(1, wire.NUM_SLOTS + 1)),
+        waiting=line,
+        decode_tokens_per_second=sum(decode) if decode else None,
+        decoding=len(decode),
+        today=today
+        or wire.Today(
+            requests=1_204,
+            prompt_tokens=51_204_118,
+            cached_tokens=47_671_034,
+            completion_tokens=402_118,
+            hit_rate=0.931,
+        ),
+        quitting=quitting,
+        api_base="http://127.0.0.1:8888/v1",
+        version="0.1.0",
+    )
+
+
+def finished(number: int, outcome: wire.Outcome = "completed", *, error_code: str | None = None) -> wire.RequestRow:
+    return wire.RequestRow(
+        id=f"r{number}",
+        number=number,
+        started_at_s=1_795_000_000.0 + number * 40,
+        key="claude",
+        dialect="chat",
+        model=MODEL.id,
+        stream=True,
+        outcome=outcome,
+        error_code=error_code,
+        finish_reason="stop" if outcome == "completed" else None,
+        queue_ms=12.0,
+        prefill_ms=2_310.0 if outcome != "rejected" else None,
+        decode_ms=14_820.0 if outcome == "completed" else None,
+        ttft_ms=2_322.0,
+        total_ms=17_142.0,
+        prompt_tokens=61_204,
+        cached_tokens=57_000,
+        completion_tokens=812,
+        reasoning_tokens=300,
+    )
+
+
+@dataclass(slots=True)
+class FakeControl:
+    """`orders` are (method, path, body) of everything that was not a question. `is_silent`: answers 503 without a reason."""
+
+    overview: wire.Overview = field(default_factory=overview)
+    requests: tuple[wire.RequestRow, ...] = ()
+    models: tuple[wire.ModelOnDisk, ...] = ()
+    keys: list[wire.KeyView] = field(default_factory=list)
+    links: set[str] = field(default_factory=set)
+    orders: list[tuple[str, str, dict[str, object]]] = field(default_factory=list)
+    refusal: wire.AdminError | None = None
+    is_silent: bool = False
+    port: int = 0
+    _server: uvicorn.Server | None = None
+    _thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Serve from a thread of its own, on a free port."""
+        self._server = uvicorn.Server(
+            uvicorn.Config(self.app(), port=0, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
+        )
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            time.sleep(0.01)
+        self.port = self._server.servers[0].sockets[0].getsockname()[1]
+
+    def stop(self) -> None:
+        if self._server is not None and self._thread is not None:
+            self._server.should_exit = True
+            self._thread.join()
+            self._server = self._thread = None
+
+    def app(self) -> Starlette:
+        routes = [
+            Route(wire.OVERVIEW, self._question(lambda: self.overview)),
+            Route(wire.REQUESTS, self._question(lambda: wire.RequestList(requests=self.requests))),
+            Route(wire.MODELS, self._question(lambda: wire.ModelList(models=self.models))),
+            Route(wire.KEYS, self._question(lambda: wire.KeyList(keys=tuple(self.keys)))),
+            Route(wire.REDEEM, self._redeem, methods=["POST"]),
+            Route(wire.KEYS, self._create_key, methods=["POST"]),
+            Route(wire.KEY, self._order, methods=["DELETE"]),
+        ]
+        orders = (wire.LOAD, wire.UNLOAD, wire.RESTART, wire.CONCURRENCY, wire.CANCEL, wire.QUIT)
+        return Starlette(routes=[*routes, *(Route(path, self._order, methods=["POST"]) for path in orders)])
+
+    def _question(self, answer):
+        async def endpoint(request: Request) -> Response:
+            return self._refused(request) or _json(answer())
+
+        return endpoint
+
+    async def _order(self, request: Request) -> Response:
+        refused = self._refused(request)
+        if refused is not None:
+            return refused
+        if self.refusal is not None:
+            return _json(self.refusal, 409)
+        self.orders.append((request.method, request.url.path, msgspec.json.decode(await request.body() or b"{}")))
+        return _json(wire.Accepted(message="begun"), 202)
+
+    async def _redeem(self, request: Request) -> Response:
+        refused = self._refused(request)
+        if refused is not None:
+            return refused
+        token = msgspec.json.decode(await request.body(), type=wire.Redeem).token
+        if token not in self.links:
+            return _json(wire.AdminError(code="not_found", message="unknown, used or expired"), 404)
+        self.links.remove(token)
+        return Response(status_code=200)
+
+    async def _create_key(self, request: Request) -> Response:
+        answer = await self._order(request)
+        if answer.status_code != 202:
+            return answer
+        order = msgspec.json.decode(await request.body(), type=wire.NewKey)
+        view = wire.KeyView(
+            id=len(self.keys) + 1,
+            name=order.name,
+            request_class=order.request_class,
+            hint="sk-splash-AbC…9xYz",
+            created_at_s=1_795_000_000.0,
+        )
+        self.keys.append(view)
+        return _json(wire.CreatedKey(key="sk-splash-AbCdEfGhIjKlMnOpQrStUvWx9xYz", view=view), 201)
+
+    def _refused(self, request: Request) -> Response | None:
+        if self.is_silent:
+            return Response(status_code=503)
+        if request.headers.get("authorization") != f"Bearer {SECRET}":
+            return _json(wire.AdminError(code="unauthorized", message="the admin secret is missing or wrong"), 401)
+        return None
+
+
+def _json(value: object, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, media_type="application/json")

@@ -1,0 +1,260 @@
+"""The gateway on real sockets, before a small engine that plays scripts; its supervisor is a value that a test sets."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+
+import httpx
+import msgspec
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from control.engine_client import EngineClient
+from control.fifo import Line
+from control.keys import KeyRing, load_keys
+from control.metrics.database import open_database, open_for_reading
+from control.metrics.questions import Questions
+from control.metrics.writer import Writer
+from control.public_api import loopback_hosts, public_api
+from control.relay import Relay
+from engine import wire
+
+SECRET = "engine secret"
+DEMO = wire.ModelStatus(
+    id="demo",
+    path="/models/demo",
+    architecture="demo",
+    quantization=None,
+    is_demo=True,
+    maximum_context_tokens=4096,
+    native_context_tokens=4096,
+    has_thinking=True,
+    has_tools=True,
+)
+USAGE = wire.Usage(prompt=7, cached=4, completion=5, reasoning=2)
+TIMINGS = wire.Timings(wait_ms=1.0, prefill_ms=20.0, decode_ms=30.0, first_emission_tokens=1)
+FINISHED = wire.Finished(reason="stop", usage=USAGE, timings=TIMINGS)
+
+
+class NoSignals(uvicorn.Server):
+    @contextlib.contextmanager
+    def capture_signals(self):
+        yield
+
+
+@contextlib.asynccontextmanager
+async def serving(make_app: Callable[[int], object]) -> AsyncIterator[int]:
+    """A real server on a free port of this machine. `make_app` is given the port."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+    config = uvicorn.Config(
+        make_app(port), lifespan="off", ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=1
+    )
+    server = NoSignals(config)
+    task = asyncio.create_task(server.serve(sockets=[listener]))
+    while not server.started:
+        await asyncio.sleep(0.005)
+    try:
+        yield port
+    finally:
+        server.should_exit = True
+        await task
+        listener.close()
+
+
+class Died(Exception):
+    """The script's engine breaks its connection off."""
+
+
+def accepted(request: wire.GenerateRequest) -> list[wire.Event]:
+    return [wire.Accepted(id=request.id, prompt_tokens=7), wire.Prefill(processed=7, cached=4, total=7)]
+
+
+def says(*events: wire.Event, finished: wire.Finished = FINISHED):
+    """A script that answers at once."""
+
+    async def script(request):
+        yield accepted(request)
+        yield [*events, finished]
+
+    return script
+
+
+@dataclass
+class ScriptedEngine:
+    """Each /generate plays the next script: an async generator of lists of events. The last one is played again."""
+
+    scripts: list = field(default_factory=list)
+    received: list[wire.GenerateRequest] = field(default_factory=list)
+    counted: list[wire.CountRequest] = field(default_factory=list)
+    cancelled: list[str] = field(default_factory=list)
+    prompt_tokens: int = 7
+    refusal: wire.ErrorAnswer | None = None
+
+    def app(self, _port: int = 0) -> Starlette:
+        return Starlette(
+            routes=[
+                Route(wire.GENERATE, _asgi(self._generate), methods=["POST"]),
+                Route(wire.COUNT, self._count, methods=["POST"]),
+                Route(wire.CANCEL, self._cancel, methods=["POST"]),
+                Route(wire.HEALTHZ, self._healthz),
+            ]
+        )
+
+    async def _generate(self, scope, receive, send) -> None:
+        request = msgspec.json.decode(await Request(scope, receive).body(), type=wire.GenerateRequest)
+        self.received.append(request)
+        if self.refusal is not None:
+            await Response(msgspec.json.encode(self.refusal), status_code=400)(scope, receive, send)
+            return
+        script = self.scripts.pop(0) if len(self.scripts) > 1 else self.scripts[0]
+        headers = [(b"content-type", wire.NDJSON.encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        play = asyncio.create_task(self._play(script(request), send))
+        watch = asyncio.create_task(_gone(receive))
+        await asyncio.wait({play, watch}, return_when=asyncio.FIRST_COMPLETED)
+        if not play.done():
+            self.cancelled.append(request.id)
+            play.cancel()
+        watch.cancel()
+        await asyncio.wait({play, watch})
+        if not play.cancelled() and play.exception() is not None:
+            raise play.exception()
+
+    async def _play(self, script, send) -> None:
+        async with contextlib.aclosing(script) as batches:
+            async for events in batches:
+                lines = b"".join(msgspec.json.encode(event) + b"\n" for event in events)
+                await send({"type": "http.response.body", "body": lines, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _count(self, request: Request) -> Response:
+        self.counted.append(msgspec.json.decode(await request.body(), type=wire.CountRequest))
+        answer = wire.CountAnswer(prompt_tokens=self.prompt_tokens, maximum_context_tokens=4096)
+        return Response(msgspec.json.encode(answer))
+
+    async def _cancel(self, request: Request) -> Response:
+        self.cancelled.append(request.path_params["id"])
+        return Response(msgspec.json.encode(wire.CancelAnswer(id=request.path_params["id"], found=True)))
+
+    async def _healthz(self, request: Request) -> Response:
+        if request.headers["authorization"] != f"Bearer {SECRET}":
+            answer = wire.ErrorAnswer(code="unauthorized", message="no")
+            return Response(msgspec.json.encode(answer), status_code=401)
+        return Response(msgspec.json.encode(wire.Health(pid=1, nonce="n", state="ready")))
+
+
+class _asgi:  # noqa: N801  # it stands where Starlette expects an ASGI app and not a function
+    def __init__(self, app) -> None:
+        self.app = app
+
+    async def __call__(self, scope, receive, send) -> None:
+        await self.app(scope, receive, send)
+
+
+async def _gone(receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+@dataclass
+class Source:
+    """An `EngineSource`."""
+
+    engine: EngineClient | None = None
+    availability: str = "ready"
+    model: wire.ModelStatus | None = DEMO
+    wanted_model: str | None = "demo"
+    on_look: Callable[[], None] = lambda: None
+
+    def look(self) -> None:
+        self.on_look()
+
+
+@dataclass
+class Stage:
+    engine: ScriptedEngine
+    source: Source
+    line: Line
+    relay: Relay
+    keys: KeyRing
+    writer: Writer
+    questions: Questions
+    port: int
+    key: str
+    client: httpx.AsyncClient
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}/v1"
+
+    async def rows(self):
+        """All rows, the oldest first; waits for the writer."""
+        await self.writer.write(lambda connection: None)
+        return list(reversed(await self.questions.recent_requests(1000)))
+
+
+@contextlib.asynccontextmanager
+async def staged(
+    tmp_path, *, concurrency=4, limit=256, heartbeat_s=15.0, grace_s=1.0, notice_limit_s=0.3, **api
+) -> AsyncIterator[Stage]:
+    path = tmp_path / "splash.db"
+    database = open_database(path)
+    writer = Writer(database)
+    keys = load_keys(database, writer)
+    questions = Questions(open_for_reading(path))
+    engine, source, line = (
+        ScriptedEngine(scripts=[says(wire.TextDelta(text="hello"))]),
+        Source(),
+        Line(concurrency, limit=limit),
+    )
+    relay = Relay(
+        line=line,
+        source=source,
+        record=writer.record,
+        heartbeat_s=heartbeat_s,
+        grace_s=grace_s,
+        notice_limit_s=notice_limit_s,
+    )
+    key = (await keys.create("test")).key
+    try:
+        async with (
+            serving(engine.app) as engine_port,
+            serving(
+                lambda port: public_api(keys=keys, relay=relay, source=source, hosts=loopback_hosts(port), **api)
+            ) as port,
+            httpx.AsyncClient(
+                base_url=f"http://127.0.0.1:{port}", headers={"authorization": f"Bearer {key}"}, trust_env=False
+            ) as client,
+        ):
+            source.engine = EngineClient(port=engine_port, secret=SECRET)
+            line.open()
+            try:
+                yield Stage(engine, source, line, relay, keys, writer, questions, port, key, client)
+            finally:
+                await source.engine.aclose() if source.engine else None
+    finally:
+        questions.close()
+        writer.close()
+
+
+def chat_body(**fields) -> dict:
+    return {"model": "demo", "messages": [{"role": "user", "content": "hi"}], **fields}
+
+
+def chunks(text: str) -> list[dict]:
+    """The JSON of each data frame of a stream, without comments and [DONE]."""
+    frames = [frame.removeprefix("data: ") for frame in text.split("\n\n") if frame.startswith("data: ")]
+    return [msgspec.json.decode(frame) for frame in frames if frame != "[DONE]"]
+
+
+async def eventually(claim: Callable[[], bool], *, within_s: float = 3.0) -> None:
+    """Until `claim` holds; for what happens on the other side of a socket."""
+    async with asyncio.timeout(within_s):
+        while not claim():
+            await asyncio.sleep(0.005)

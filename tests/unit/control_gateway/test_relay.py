@@ -1,0 +1,384 @@
+"""The life of a request over real sockets: waits, heartbeats, clients that leave, engines that die, people who cancel."""
+
+import asyncio
+import contextlib
+
+import httpx
+import pytest
+from gateway_stage import Died, accepted, chat_body, chunks, eventually, says, staged
+
+from control.engine_client import EngineClient
+from control.errors import EngineStopped
+from engine import wire
+
+PATH = "/v1/chat/completions"
+HEARTBEAT = b": keep-alive\n\n"
+
+
+class Gate:
+    """A script that stops in a phase until it is opened."""
+
+    def __init__(self, *before: list) -> None:
+        self.before = before
+        self.opened = asyncio.Event()
+
+    async def __call__(self, request):
+        yield [wire.Accepted(id=request.id, prompt_tokens=100)]
+        for events in self.before:
+            yield events
+        await self.opened.wait()
+        yield [wire.TextDelta(text="late"), wire.Finished(reason="stop", usage=wire.Usage(prompt=100, completion=3))]
+
+
+def in_prefill() -> Gate:
+    return Gate([wire.Prefill(processed=40, cached=10, total=100)])
+
+
+def in_decode() -> Gate:
+    return Gate([wire.Prefill(processed=100, cached=10, total=100)], [wire.TextDelta(text="early")])
+
+
+async def dies(request):
+    yield accepted(request)
+    raise Died
+
+
+async def dies_after_a_word(request):
+    yield [*accepted(request), wire.TextDelta(text="early")]
+    raise Died
+
+
+@contextlib.asynccontextmanager
+async def asking(stage, **fields):
+    """A client with a request under way; leaving closes its connection."""
+    async with httpx.AsyncClient(base_url=stage.url, headers={"x-api-key": stage.key}, trust_env=False) as client:
+        task = asyncio.create_task(client.post("/chat/completions", json=chat_body(**fields), timeout=30))
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def the_only_row(stage):
+    await eventually(lambda: not stage.line.running and not stage.line.waiting)
+    [row] = await stage.rows()
+    return row
+
+
+# --- Waiting ---
+
+
+async def test_a_waiting_stream_gets_headers_and_heartbeats_and_then_its_answer(tmp_path):
+    async with staged(tmp_path, heartbeat_s=0.05, grace_s=0.02) as stage:
+        stage.line.hold()
+        async with stage.client.stream("POST", PATH, json=chat_body(stream=True)) as answer:
+            waiting = stage.relay.waiting()
+            received = b""
+            async for chunk in answer.aiter_raw():
+                received += chunk
+                if received.count(HEARTBEAT) == 3:
+                    stage.line.open()
+
+    assert answer.status_code == 200
+    assert [(each.phase, each.position, each.key) for each in waiting] == [("held", 1, "test")]
+    assert received.startswith(HEARTBEAT * 3)
+    text = received.replace(HEARTBEAT, b"").decode()
+    assert [chunk["choices"][0]["delta"].get("content") for chunk in chunks(text)] == ["", "hello", None]
+    assert received.endswith(b"data: [DONE]\n\n")
+
+
+async def test_heartbeats_go_on_through_prefill_and_stalls_and_split_nothing(tmp_path):
+    stall = Gate([wire.Prefill(processed=40, cached=0, total=100)], [wire.TextDelta(text="a" * 100_000)])
+    async with staged(tmp_path, heartbeat_s=0.02, grace_s=0.02) as stage:
+        stage.engine.scripts = [stall]
+        async with stage.client.stream("POST", PATH, json=chat_body(stream=True)) as answer:
+            received = b""
+            async for chunk in answer.aiter_raw():
+                received += chunk
+                if received.count(HEARTBEAT) == 5:
+                    stall.opened.set()
+
+    frames = received.split(b"\n\n")
+    assert all(frame == b": keep-alive" or frame.startswith(b"data: ") for frame in frames[:-1])
+    words = [chunk["choices"][0]["delta"].get("content") for chunk in chunks(received.decode())]
+    assert words == ["", "a" * 100_000, "late", None]
+
+
+async def test_an_answer_that_comes_in_time_has_no_heartbeat(tmp_path):
+    async with staged(tmp_path, heartbeat_s=0.05) as stage:
+        answer = await stage.client.post(PATH, json=chat_body(stream=True))
+
+    assert HEARTBEAT not in answer.content
+
+
+async def test_a_held_request_without_a_stream_waits_in_silence(tmp_path):
+    async with staged(tmp_path, heartbeat_s=0.02, grace_s=0.0) as stage:
+        stage.line.hold()
+        async with asking(stage) as answering:
+            await eventually(lambda: len(stage.line.waiting) == 1)
+            await asyncio.sleep(0.1)
+            stage.line.open()
+            answer = await answering
+
+    assert answer.json()["choices"][0]["message"]["content"] == "hello"
+
+
+async def test_held_requests_go_on_in_order_of_arrival(tmp_path):
+    async with staged(tmp_path, concurrency=1) as stage, contextlib.AsyncExitStack() as clients:
+        stage.line.hold()
+        tasks = []
+        for number in range(5):
+            tasks.append(await clients.enter_async_context(asking(stage, seed=number)))
+            await eventually(lambda number=number: len(stage.line.waiting) == number + 1)
+        stage.line.open()
+        await asyncio.gather(*tasks)
+
+    assert [request.sampling.seed for request in stage.engine.received] == [0, 1, 2, 3, 4]
+
+
+async def test_a_full_line_is_429_with_retry_after(tmp_path):
+    async with staged(tmp_path, limit=1) as stage:
+        stage.line.hold()
+        async with asking(stage, stream=True):
+            await eventually(lambda: len(stage.line.waiting) == 1)
+            refused = await stage.client.post(PATH, json=chat_body(stream=True))
+        await eventually(lambda: not stage.line.waiting)
+        rows = await stage.rows()
+
+    assert refused.status_code == 429
+    assert refused.headers["retry-after"] == "10"
+    assert refused.json()["error"]["code"] == "rate_limit_exceeded"
+    assert [(row.outcome, row.error_code) for row in rows] == [
+        ("cancelled", "client_gone"),
+        ("rejected", "rate_limit_exceeded"),
+    ]
+
+
+async def test_no_model_and_none_on_the_way_is_503_with_retry_after(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.source.availability = "none"
+        refused = await stage.client.post(PATH, json=chat_body(stream=True))
+        row = await the_only_row(stage)
+
+    assert refused.status_code == 503
+    assert int(refused.headers["retry-after"]) > 0
+    assert (row.outcome, row.error_code) == ("rejected", "no_model")
+
+
+# --- Client gone ---
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("is_held", [False, True])
+async def test_a_client_that_leaves_the_line_is_gone_within_a_second(tmp_path, is_stream, is_held):
+    async with staged(tmp_path, concurrency=1, grace_s=0.01) as stage, contextlib.AsyncExitStack() as clients:
+        if is_held:
+            stage.line.hold()
+        else:
+            stage.engine.scripts = [in_decode()]
+            await clients.enter_async_context(asking(stage, stream=True))
+            await eventually(lambda: stage.relay.num_decoding() == 1)
+        async with asking(stage, stream=is_stream):
+            await eventually(lambda: len(stage.line.waiting) == 1)
+            await asyncio.sleep(0.03)
+
+        await eventually(lambda: not stage.line.waiting, within_s=1)
+        row = (await stage.rows())[0]
+
+    assert (row.outcome, row.error_code, row.stream) == ("cancelled", "client_gone", is_stream)
+    assert len(stage.engine.received) == (0 if is_held else 1)
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("phase", ["prefill", "decode"])
+async def test_a_client_that_leaves_the_engine_frees_its_slot_within_a_second(tmp_path, is_stream, phase):
+    async with staged(tmp_path, concurrency=1) as stage:
+        stage.engine.scripts = [in_prefill() if phase == "prefill" else in_decode(), says(wire.TextDelta(text="next"))]
+        async with asking(stage, stream=is_stream):
+            await eventually(lambda: any(slot and slot.phase == phase for slot in stage.relay.slots()))
+
+        await eventually(lambda: not stage.line.running and len(stage.engine.cancelled) == 1, within_s=1)
+        after = await stage.client.post(PATH, json=chat_body())
+        rows = await stage.rows()
+
+    assert after.json()["choices"][0]["message"]["content"] == "next"
+    assert stage.engine.cancelled == [stage.engine.received[0].id]
+    assert [(row.outcome, row.error_code) for row in rows] == [("cancelled", "client_gone"), ("completed", None)]
+    assert rows[0].prompt_tokens == 100
+    assert rows[0].completion_tokens == (0 if phase == "prefill" else 1)
+
+
+# --- The engine dies ---
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_request_that_emitted_nothing_runs_again_when_the_engine_is_back(tmp_path, is_stream):
+    async with staged(tmp_path, heartbeat_s=0.02, grace_s=0.01) as stage:
+        stage.engine.scripts = [dies, says(wire.TextDelta(text="second"))]
+        engine = stage.source.engine
+
+        def noticed():
+            stage.source.engine = None
+            stage.line.hold()
+
+        stage.source.on_look = noticed
+        async with asking(stage, stream=is_stream) as answering:
+            await eventually(lambda: len(stage.line.waiting) == 1)
+            stage.source.engine = engine
+            stage.line.open()
+            answer = await answering
+        row = await the_only_row(stage)
+
+    assert answer.status_code == 200
+    assert "second" in answer.text
+    assert len({request.id for request in stage.engine.received}) == 2
+    assert (row.outcome, row.error_code) == ("completed", None)
+
+
+async def test_a_stream_that_has_emitted_fails_typed_when_the_engine_dies(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.engine.scripts = [dies_after_a_word]
+        answer = await stage.client.post(PATH, json=chat_body(stream=True))
+        row = await the_only_row(stage)
+
+    *_, word, error = chunks(answer.text)
+    assert word["choices"][0]["delta"]["content"] == "early"
+    assert error["error"]["code"] == "engine_died"
+    assert b"[DONE]" not in answer.content
+    assert (row.outcome, row.error_code) == ("failed", "engine_died")
+    assert len(stage.engine.received) == 1
+
+
+async def test_an_answer_without_a_stream_has_emitted_nothing_and_runs_again(tmp_path):
+    async with staged(tmp_path, notice_limit_s=0.05) as stage:
+        stage.engine.scripts = [dies_after_a_word, says(wire.TextDelta(text="whole"))]
+        answer = await stage.client.post(PATH, json=chat_body())
+
+    assert answer.json()["choices"][0]["message"]["content"] == "whole"
+
+
+async def test_a_request_that_kills_two_engines_gets_no_third(tmp_path):
+    async with staged(tmp_path, notice_limit_s=0.05) as stage:
+        stage.engine.scripts = [dies]
+        answer = await stage.client.post(PATH, json=chat_body())
+
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "engine_died"
+    assert len(stage.engine.received) == 2
+
+
+async def test_a_refused_connection_is_no_run(tmp_path):
+    async with staged(tmp_path, notice_limit_s=0.02) as stage:
+        engine = stage.source.engine
+        stage.source.engine = EngineClient(port=1, secret="")
+        looks = []
+        stage.source.on_look = lambda: looks.append(stage.line.running)
+        async with asking(stage) as answering:
+            await eventually(lambda: len(looks) > 8)
+            stage.source.engine = engine
+            answer = await answering
+
+    assert answer.status_code == 200
+
+
+async def test_when_no_engine_can_come_any_more_the_request_fails(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.engine.scripts = [dies]
+
+        def gave_up():
+            stage.source.engine = None
+            stage.source.availability = "none"
+
+        stage.source.on_look = gave_up
+        answer = await stage.client.post(PATH, json=chat_body())
+
+    assert answer.json()["error"]["code"] == "engine_died"
+
+
+# --- A person ends it ---
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_person_cancels_a_running_request_and_the_client_is_told(tmp_path, is_stream):
+    async with staged(tmp_path) as stage:
+        stage.engine.scripts = [in_decode()]
+        async with asking(stage, stream=is_stream) as answering:
+            await eventually(lambda: stage.relay.num_decoding() == 1)
+            found = stage.relay.cancel(stage.engine.received[0].id)
+            answer = await answering
+        row = await the_only_row(stage)
+        await eventually(lambda: len(stage.engine.cancelled) == 1)
+
+    error = chunks(answer.text)[-1]["error"] if is_stream else answer.json()["error"]
+    assert found
+    assert answer.status_code == (200 if is_stream else 499)
+    assert error["code"] == "request_cancelled"
+    assert (row.outcome, row.error_code) == ("cancelled", "request_cancelled")
+    assert not stage.relay.cancel("nobody")
+
+
+async def test_a_force_stop_ends_those_that_run_typed_and_leaves_those_that_wait(tmp_path):
+    async with staged(tmp_path, concurrency=1) as stage:
+        stage.engine.scripts = [in_decode(), says(wire.TextDelta(text="next"))]
+        async with asking(stage, stream=True) as running, asking(stage) as waiting:
+            await eventually(lambda: len(stage.line.waiting) == 1 and stage.relay.num_decoding() == 1)
+            stage.line.hold()
+            num_cut = stage.line.cut_running(EngineStopped())
+            cut = await running
+            stage.line.open()
+            answer = await waiting
+
+    assert num_cut == 1
+    assert chunks(cut.text)[-1]["error"]["code"] == "engine_stopped"
+    assert answer.status_code == 200
+
+
+async def test_a_quit_tells_those_that_wait(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.line.hold()
+        async with asking(stage, stream=True) as waiting:
+            await eventually(lambda: len(stage.line.waiting) == 1)
+            stage.line.turn_away_waiting(EngineStopped())
+            answer = await waiting
+
+    assert answer.status_code == 503
+    assert answer.json()["error"]["code"] == "engine_stopped"
+
+
+# --- What the page shows ---
+
+
+async def test_a_request_keeps_its_slot_from_prefill_to_decode(tmp_path):
+    first, second = in_prefill(), in_decode()
+    async with staged(tmp_path) as stage, contextlib.AsyncExitStack() as clients:
+        stage.engine.scripts = [first, second]
+        await clients.enter_async_context(asking(stage, stream=True))
+        await eventually(lambda: any(stage.relay.slots()) and stage.relay.slots()[0].prefilled_tokens == 40)
+        await clients.enter_async_context(asking(stage, stream=True))
+        await eventually(lambda: stage.relay.num_decoding() == 1)
+        slots = stage.relay.slots()
+        first.opened.set()
+        await eventually(lambda: stage.relay.slots()[0] is None)
+        later = stage.relay.slots()
+
+    assert len(slots) == 4
+    prefilling, decoding = slots[:2]
+    assert (prefilling.phase, prefilling.cached_tokens, prefilling.prefilled_tokens) == ("prefill", 10, 40)
+    assert (decoding.phase, decoding.prefilled_tokens, decoding.output_tokens) == ("decode", 100, 1)
+    assert (prefilling.slot, decoding.slot) == (0, 1)
+    assert (prefilling.number, decoding.number) == (1, 2)
+    assert later[1].number == 2
+
+
+async def test_many_at_once_are_all_answered_once_and_have_a_row_each(tmp_path):
+    async with staged(tmp_path, concurrency=2) as stage:
+        answers = await asyncio.gather(
+            *(stage.client.post(PATH, json=chat_body(stream=n % 2 == 0), timeout=30) for n in range(40))
+        )
+        rows = await stage.rows()
+
+    assert all(answer.status_code == 200 for answer in answers)
+    assert sorted(row.number for row in rows) == list(range(1, 41))
+    assert {row.outcome for row in rows} == {"completed"}
+    assert len({request.id for request in stage.engine.received}) == 40

@@ -1,0 +1,83 @@
+"""Settings: where each comes from, and that a wrong one is named in one sentence."""
+
+import pytest
+
+from control.config import Settings
+from control.errors import SettingsInvalid
+
+
+@pytest.fixture
+def home(tmp_path):
+    return tmp_path.resolve()
+
+
+def read(home, toml: str | None = None, **environment: str) -> Settings:
+    if toml is not None:
+        (home / "splash.toml").write_text(toml)
+    return Settings.from_env({"SPLASH_HOME": str(home), "PATH": "/bin", **environment})
+
+
+def test_defaults_are_the_ports_of_the_design(home):
+    settings = read(home)
+
+    ports = (settings.api_port, settings.admin_port, settings.console_port, settings.engine_port)
+    assert ports == (8888, 18084, 18082, 18081)
+    assert (settings.host, settings.home) == ("127.0.0.1", home)
+
+
+def test_the_file_goes_before_the_defaults_and_the_environment_before_the_file(home):
+    settings = read(home, "SPLASH_API_PORT = 1111\nSPLASH_ENGINE_PORT = 2222", SPLASH_API_PORT="3333")
+
+    assert (settings.api_port, settings.engine_port, settings.admin_port) == (3333, 2222, 18084)
+
+
+def test_without_a_home_the_platforms_folder_is_used():
+    assert Settings.from_env({}).home.name == "Splash"
+
+
+def test_an_ipv6_loopback_address_is_bracketed_in_the_api_base(home):
+    assert read(home, SPLASH_HOST="::1").api_base == "http://[::1]:8888/v1"
+
+
+@pytest.mark.parametrize(
+    ("toml", "environment", "named"),
+    [
+        ("SPLASH_API_PORT = ", {}, "not valid TOML"),
+        ("api_port = 1", {}, "api_port is not a setting"),
+        ("SPLASH_PORT = 1", {}, "SPLASH_PORT is not a setting"),
+        ("SPLASH_API_PORT = true", {}, "SPLASH_API_PORT=True is not a port"),
+        ("SPLASH_API_PORT = 1.5", {}, "is not a port"),
+        ("SPLASH_HOME = '/elsewhere'", {}, "SPLASH_HOME"),
+        ("[SPLASH_API_PORT]", {}, "is not a port"),
+        (None, {"SPLASH_APIPORT": "1"}, "SPLASH_APIPORT is not a setting"),
+        (None, {"SPLASH_API_PORT": "eighty"}, "SPLASH_API_PORT=eighty is not a port"),
+        (None, {"SPLASH_API_PORT": "0"}, "is not a port"),
+        (None, {"SPLASH_API_PORT": "65536"}, "is not a port"),
+        (None, {"SPLASH_API_PORT": ""}, "is not a port"),
+        (None, {"SPLASH_API_PORT": "18084"}, "SPLASH_API_PORT and SPLASH_ADMIN_PORT are both 18084"),
+        (None, {"SPLASH_HOST": "localhost"}, "not a numeric address"),
+        (None, {"SPLASH_HOST": "0.0.0.0"}, "not a loopback address"),
+        (None, {"SPLASH_HOME": " "}, "SPLASH_HOME is empty"),
+    ],
+)
+def test_what_is_wrong_stops_the_start_with_one_sentence_that_names_it(home, toml, environment, named):
+    with pytest.raises(SettingsInvalid) as caught:
+        read(home, toml, **environment)
+
+    assert named in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.exit_code == 2
+
+
+def test_a_file_that_is_not_text_is_named(home):
+    (home / "splash.toml").write_bytes(b"\xff\xfe")
+
+    with pytest.raises(SettingsInvalid, match=r"splash\.toml"):
+        read(home)
+
+
+def test_a_home_that_is_a_file_is_refused(home):
+    (home / "file").touch()
+
+    with pytest.raises(SettingsInvalid, match="is not a folder"):
+        read(home, SPLASH_HOME=str(home / "file"))

@@ -1,0 +1,92 @@
+"""Identity: pid, start time, port and nonce, and that nothing else is ever signalled."""
+
+import os
+import signal
+import socket
+
+import pytest
+
+from control.identity import live_process, port_holder, send_signal, verify
+from tests.story.stack import free_ports
+
+
+def test_a_process_that_matches_its_record_in_everything_is_ours(listen):
+    assert verify(listen().record).verdict == "ours"
+
+
+@pytest.mark.parametrize(
+    ("change", "verdict"),
+    [
+        ({"created_at_s": 1.0}, "gone"),
+        ({"pid": 2**22 + 1}, "gone"),
+        ({"nonce": "another"}, "stranger"),
+    ],
+)
+def test_a_record_that_differs_in_one_thing_is_not_ours(listen, change, verdict):
+    assert verify(listen().with_(**change)).verdict == verdict
+
+
+def test_a_start_time_that_was_rounded_differently_is_the_same(listen):
+    listener = listen()
+
+    assert verify(listener.with_(created_at_s=listener.record.created_at_s + 1.9)).is_ours
+
+
+def test_a_process_without_its_port_is_not_ours(listen):
+    [port] = free_ports(1)
+
+    identity = verify(listen().with_(port=port))
+
+    assert (identity.verdict, identity.is_alive) == ("closed", True)
+
+
+def test_a_port_that_another_process_holds_does_not_make_ours(listen):
+    """A false start: our pid lives, and somebody else answers with the right nonce on the port."""
+    ours, theirs = listen(), listen()
+
+    assert verify(ours.with_(port=theirs.record.port)).verdict == "closed"
+
+
+def test_a_process_that_answers_something_else_is_a_stranger(listen):
+    assert verify(listen("foreign").record).verdict == "stranger"
+
+
+def test_a_process_that_is_stopped_is_silent(listen, monkeypatch):
+    monkeypatch.setattr("control.identity.HEALTHZ_TIMEOUT_S", 0.2)
+    listener = listen()
+    os.kill(listener.record.pid, signal.SIGSTOP)
+
+    assert verify(listener.record).verdict == "silent"
+
+
+def test_a_zombie_counts_as_gone(listen):
+    listener = listen()
+    os.kill(listener.record.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, listener.record.pid, os.WEXITED | os.WNOWAIT)  # dead, and not reaped
+
+    assert verify(listener.record).verdict == "gone"
+
+
+def test_a_reused_pid_is_never_signalled(listen):
+    listener = listen()
+
+    sent = send_signal(listener.with_(created_at_s=listener.record.created_at_s - 60), signal.SIGKILL)
+
+    assert not sent
+    assert live_process(listener.record) is not None
+
+
+def test_who_holds_a_port_is_told_with_pid_and_command(listen):
+    listener = listen()
+
+    holder = port_holder(listener.record.port)
+
+    assert holder.pid == listener.record.pid
+    assert "http.server" in str(holder)
+
+
+def test_nobody_holds_a_port_that_is_bound_and_does_not_listen():
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+
+        assert port_holder(bound.getsockname()[1]) is None

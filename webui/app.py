@@ -1,0 +1,111 @@
+"""The console as one ASGI app: its routes, its parts put together, and errors turned into pages.
+
+It opens no socket and knows no files but those of `frontend/`.
+"""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from control.wire import Health
+from webui.control_client import ControlClient
+from webui.errors import ConsoleError
+from webui.farewell import Farewell
+from webui.guard import HEALTHZ, LOGIN, Guard
+from webui.pages import keys, login, now, quitting
+from webui.pages.edge import Console, Message, message, order
+from webui.render import FRONTEND, Renderer
+from webui.sessions import Sessions
+from webui.text import load_texts
+from webui.watch import Watch
+
+logger = logging.getLogger(__name__)
+
+_NOT_FOUND: Final = Message("error.not_found", "error.not_found_body", link="/", link_text="error.to_now")
+_NOT_ALLOWED: Final = Message("error.not_allowed_heading", "error.not_allowed", link="/", link_text="error.to_now")
+_INTERNAL: Final = Message("error.internal", "error.internal_body", link="/", link_text="error.to_now")
+
+
+def make_app(*, control: ControlClient, sessions: Sessions, farewell: Farewell, health: Health, port: int) -> ASGIApp:
+    """The app behind its guard. Closing it closes `control` and stops `farewell`."""
+
+    watch = Watch(control)
+
+    async def healthz(_: Request) -> Response:
+        return Response(msgspec.json.encode(health), media_type="application/json")
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await farewell.close()
+            await watch.close()
+            await control.close()
+
+    app = Starlette(
+        routes=[
+            Route(HEALTHZ, healthz),
+            Route(LOGIN, login.log_in),
+            Route("/logout", order(login.log_out), methods=["POST"]),
+            Route("/preferences", order(login.prefer), methods=["POST"]),
+            Route("/", now.show),
+            Route("/now/live", now.show_live),
+            Route("/now/models", now.show_models),
+            Route("/state", now.show_state),
+            Route("/engine/load", order(now.load), methods=["POST"]),
+            Route("/engine/unload", order(now.unload), methods=["POST"]),
+            Route("/engine/stop", order(now.force_stop), methods=["POST"]),
+            Route("/engine/restart", order(now.restart), methods=["POST"]),
+            Route("/concurrency", order(now.set_concurrency), methods=["POST"]),
+            Route("/requests/{request_id}/cancel", order(now.cancel), methods=["POST"]),
+            Route("/keys", keys.show),
+            Route("/keys", order(keys.create, back="/keys"), methods=["POST"]),
+            Route("/keys/{key_id:int}/revoke", order(keys.revoke, back="/keys"), methods=["POST"]),
+            Route("/quit", quitting.show),
+            Route("/quit", order(quitting.quit_splash, back="/quit"), methods=["POST"]),
+            Route("/quit/live", quitting.show_live),
+            Mount("/static", StaticFiles(directory=FRONTEND / "static")),
+        ],
+        exception_handlers={HTTPException: _http_error, ConsoleError: _console_error, Exception: _internal_error},
+        lifespan=lifespan,
+    )
+    app.state.console = Console(
+        control=control,
+        watch=watch,
+        sessions=sessions,
+        farewell=farewell,
+        renderer=Renderer(),
+        texts=load_texts(),
+    )
+
+    async def ask_to_log_in(request: Request) -> Response:
+        request.scope["app"] = app
+        return await login.ask_to_log_in(request)
+
+    return Guard(app, sessions=sessions, port=port, ask_to_log_in=ask_to_log_in)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return await message(request, _NOT_FOUND, status=error.status_code)
+
+
+async def _console_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ConsoleError)
+    return await message(request, _NOT_ALLOWED if error.status == 403 else _INTERNAL, status=error.status)
+
+
+async def _internal_error(request: Request, error: Exception) -> Response:
+    logger.error("request failed path=%s error=%r", request.url.path, error)
+    return await message(request, _INTERNAL, status=500)

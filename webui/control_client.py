@@ -1,0 +1,107 @@
+"""The console's end of control's admin door: one typed method per question or order.
+
+It keeps no state but the connection, repeats nothing, and decides nothing about what an answer means.
+"""
+
+from typing import Final, TypeVar
+
+import httpx
+import msgspec
+
+from control import wire
+from webui.errors import ControlGone, ControlRefused
+from webui.home import Home
+
+# Control answers from memory; what takes longer than this is as good as gone for a page that asks again in a second.
+TIMEOUT_S: Final = 2.0
+# Listing models starts a process that reads folders and headers.
+MODELS_TIMEOUT_S: Final = 20.0
+
+Answer = TypeVar("Answer")
+
+
+class ControlClient:
+    """HTTP+JSON to control's admin port on this machine. Every method raises ControlGone or ControlRefused."""
+
+    def __init__(self, home: Home, *, admin_port: int, host: str = "127.0.0.1") -> None:
+        self._home = home
+        # No proxy of the environment may come between two processes of one machine.
+        self._http = httpx.AsyncClient(base_url=f"http://{host}:{admin_port}", timeout=TIMEOUT_S, trust_env=False)
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def overview(self) -> wire.Overview:
+        return await self._ask("GET", wire.OVERVIEW, wire.Overview)
+
+    async def recent_requests(self, limit: int) -> tuple[wire.RequestRow, ...]:
+        return (await self._ask("GET", f"{wire.REQUESTS}?limit={limit}", wire.RequestList)).requests
+
+    async def models(self) -> tuple[wire.ModelOnDisk, ...]:
+        return (await self._ask("GET", wire.MODELS, wire.ModelList, timeout_s=MODELS_TIMEOUT_S)).models
+
+    async def load(self, order: wire.LoadRequest) -> wire.Accepted:
+        return await self._ask("POST", wire.LOAD, wire.Accepted, order)
+
+    async def unload(self, *, force: bool) -> wire.Accepted:
+        return await self._ask("POST", wire.UNLOAD, wire.Accepted, wire.UnloadRequest(force=force))
+
+    async def restart(self) -> wire.Accepted:
+        return await self._ask("POST", wire.RESTART, wire.Accepted)
+
+    async def set_concurrency(self, concurrency: int) -> None:
+        await self._order("POST", wire.CONCURRENCY, wire.ConcurrencyRequest(concurrency=concurrency))
+
+    async def cancel(self, request_id: str) -> None:
+        await self._order("POST", wire.CANCEL.format(id=request_id))
+
+    async def keys(self) -> tuple[wire.KeyView, ...]:
+        return (await self._ask("GET", wire.KEYS, wire.KeyList)).keys
+
+    async def create_key(self, order: wire.NewKey) -> wire.CreatedKey:
+        return await self._ask("POST", wire.KEYS, wire.CreatedKey, order)
+
+    async def revoke_key(self, key_id: int) -> None:
+        await self._order("DELETE", wire.KEY.format(id=key_id))
+
+    async def redeem(self, token: str) -> None:
+        await self._order("POST", wire.REDEEM, wire.Redeem(token=token))
+
+    async def quit(self, *, force: bool) -> wire.Accepted:
+        return await self._ask("POST", wire.QUIT, wire.Accepted, wire.QuitRequest(force=force))
+
+    async def _ask(
+        self,
+        method: str,
+        path: str,
+        answer: type[Answer],
+        body: msgspec.Struct | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+    ) -> Answer:
+        content = await self._order(method, path, body, timeout_s=timeout_s)
+        try:
+            return msgspec.json.decode(content, type=answer)
+        except msgspec.MsgspecError as error:
+            raise ControlGone(f"control answered {method} {path} with something else: {error}") from error
+
+    async def _order(
+        self, method: str, path: str, body: msgspec.Struct | None = None, *, timeout_s: float = TIMEOUT_S
+    ) -> bytes:
+        headers = {"Authorization": f"Bearer {self._home.admin_secret()}", "Content-Type": "application/json"}
+        content = None if body is None else msgspec.json.encode(body)
+        try:
+            response = await self._http.request(method, path, headers=headers, content=content, timeout=timeout_s)
+        except httpx.HTTPError as error:
+            raise ControlGone(f"control does not answer: {type(error).__name__}") from error
+        if response.is_success:
+            return response.content
+        raise _refusal(response)
+
+
+def _refusal(response: httpx.Response) -> ControlGone | ControlRefused:
+    try:
+        error = msgspec.json.decode(response.content, type=wire.AdminError)
+    except msgspec.MsgspecError:
+        return ControlGone(f"control answered {response.status_code} without a reason")
+    return ControlRefused(code=error.code, message=error.message, status=response.status_code)

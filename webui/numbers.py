@@ -1,0 +1,83 @@
+"""How the console writes numbers: tokens, speeds, bytes, durations, shares.
+
+It decides nothing: unknown is a dash, never a zero, and every reader of a number gets its unit with it or beside it.
+"""
+
+from datetime import datetime
+from typing import Final
+
+from webui.text import Text
+
+UNKNOWN: Final = "—"
+
+_KIB: Final = 1024
+_MIB: Final = 1024**2
+_GIB: Final = 1024**3
+
+
+def tokens(count: int | None) -> str:
+    return UNKNOWN if count is None else f"{count:,}"
+
+
+def tokens_short(count: int) -> str:
+    """262144 -> 262k: the usual name of a context length."""
+    return f"{count:,}" if count < 10_000 else f"{count // 1000:,}k"
+
+
+def speed(tokens_per_second: float | None) -> str:
+    """Tokens a second, without its unit. Three digits are what a measurement of a second is worth."""
+    if tokens_per_second is None:
+        return UNKNOWN
+    if tokens_per_second < 1000:
+        return f"{tokens_per_second:.1f}"
+    return f"{tokens_per_second:,.0f}"
+
+
+def size(num_bytes: float | None) -> str:
+    if num_bytes is None:
+        return UNKNOWN
+    if num_bytes >= _GIB:
+        return f"{num_bytes / _GIB:,.1f} GiB"
+    if num_bytes >= _MIB:
+        return f"{num_bytes / _MIB:,.1f} MiB"
+    return f"{num_bytes / _KIB:,.0f} KiB"
+
+
+def share(fraction: float | None, digits: int = 1) -> str:
+    return UNKNOWN if fraction is None else f"{fraction * 100:.{digits}f}%"
+
+
+def clock(seconds: float) -> str:
+    """31 -> 0:31, 4000 -> 1:06:40."""
+    total = int(max(seconds, 0))
+    hours, minutes, rest = total // 3600, total // 60 % 60, total % 60
+    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+
+
+def span(text: Text, seconds: float) -> str:
+    """A duration in words of one or two units: 12 s, 3 min 5 s, 2 h 5 min."""
+    total = int(max(seconds, 0))
+    if total < 60:
+        return text("span.seconds", s=total)
+    if total < 3600:
+        return text("span.minutes", m=total // 60, s=total % 60)
+    return text("span.hours", h=f"{total // 3600:,}", m=total // 60 % 60)
+
+
+def milliseconds(duration_ms: float | None) -> str:
+    """A measured duration in seconds, with its unit."""
+    if duration_ms is None:
+        return UNKNOWN
+    seconds = duration_ms / 1000
+    if seconds < 100:
+        return f"{seconds:.2f} s"
+    return f"{seconds:,.0f} s"
+
+
+def time_of_day(unix_s: float) -> str:
+    """Local to the machine that serves the page, which is the machine the person thinks of."""
+    return datetime.fromtimestamp(unix_s).astimezone().strftime("%H:%M:%S")
+
+
+def date_and_time(unix_s: float) -> str:
+    return datetime.fromtimestamp(unix_s).astimezone().strftime("%Y-%m-%d %H:%M")

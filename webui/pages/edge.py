@@ -1,0 +1,180 @@
+"""The edge that all pages share: the console's parts, a page's shell, forms read and checked, errors made answers.
+
+It holds no page and no policy of its own.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Final, cast
+from urllib.parse import parse_qsl
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from webui.control_client import ControlClient
+from webui.errors import BadForm, ConsoleError, ControlGone, ControlRefused, NotAllowed
+from webui.farewell import Farewell
+from webui.render import Renderer, View
+from webui.sessions import Session, Sessions
+from webui.text import Language, Text, choose_language
+from webui.views.message import MessagePage
+from webui.views.shell import NEXT_THEME, Masthead, PageName, Shell, Theme, farewell_masthead, masthead
+from webui.watch import Watch
+
+logger = logging.getLogger(__name__)
+
+# The largest form has four short fields.
+FORM_LIMIT_BYTES: Final = 16 * 1024
+
+Form = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """The parts that pages work with, built once in `webui.app`."""
+
+    control: ControlClient
+    watch: Watch
+    sessions: Sessions
+    farewell: Farewell
+    renderer: Renderer
+    texts: Mapping[Language, Text]
+
+    def text_for(self, request: Request) -> Text:
+        chosen = request.cookies.get(self.sessions.language_cookie)
+        return self.texts[choose_language(chosen=chosen, accept_language=request.headers.get("accept-language", ""))]
+
+    def theme_for(self, request: Request) -> Theme:
+        chosen = request.cookies.get(self.sessions.theme_cookie)
+        return next((theme for theme in NEXT_THEME if theme == chosen), "system")
+
+    async def shell(self, request: Request, page: PageName, title: str, *, here: str = "/") -> Shell:
+        """The surroundings of `page`; with the system's state only inside a session."""
+        text = self.text_for(request)
+        session = session_of(request)
+        return Shell(
+            text=text,
+            theme=self.theme_for(request),
+            page=page,
+            title=text(title),
+            here=here,
+            form_token=session.form_token if session is not None else "",
+            masthead=await self._masthead(text) if session is not None else None,
+            notice=self.sessions.notice(request.cookies) if session is not None else None,
+        )
+
+    async def _masthead(self, text: Text) -> Masthead:
+        if self.farewell.has_begun:
+            return farewell_masthead(text, is_over=self.farewell.progress().is_over)
+        return masthead(await self.watch.look(), text)
+
+    def answer(
+        self, request: Request, template: str, view: View, *, block: str | None = None, status: int = 200
+    ) -> Response:
+        """The page, or one block of it. A notice is shown on a whole page, once."""
+        if block is not None:
+            return HTMLResponse(self.renderer.block(template, block, view), status, {"Vary": "HX-Request"})
+        response = HTMLResponse(self.renderer.page(template, view), status, {"Vary": "HX-Request"})
+        if view.shell.notice is not None:
+            self.sessions.drop_notice(response)
+        return response
+
+
+def console_of(request: Request) -> Console:
+    return cast(Console, request.app.state.console)
+
+
+def session_of(request: Request) -> Session | None:
+    return cast("Session | None", request.scope.get("state", {}).get("session"))
+
+
+def see_other(path: str) -> Response:
+    return RedirectResponse(path, status_code=303)
+
+
+Order = Callable[[Request, Form], Awaitable[Response]]
+
+
+def order(action: Order, *, back: str = "/") -> Callable[[Request], Awaitable[Response]]:
+    """A POST endpoint: checks that the form is of this session, does `action`, tells of failures on page `back`."""
+
+    async def endpoint(request: Request) -> Response:
+        form = await _read_form(request)
+        console = console_of(request)
+        try:
+            return await action(request, form)
+        except (ControlGone, ControlRefused, BadForm) as error:
+            logger.info("order refused path=%s code=%s", request.url.path, error.code)
+            response = see_other(back)
+            console.sessions.leave_notice(response, sentence_for(error, console.text_for(request)))
+            return response
+        finally:
+            console.watch.forget()
+
+    return endpoint
+
+
+async def message(request: Request, sentence: "Message", *, status: int) -> Response:
+    """A page of one message."""
+    console = console_of(request)
+    shell = await console.shell(request, "message", sentence.heading)
+    view = MessagePage(
+        shell=shell,
+        heading=shell.text(sentence.heading),
+        sentence=shell.text(sentence.body),
+        command=sentence.command,
+        link=sentence.link,
+        link_text=shell.text(sentence.link_text) if sentence.link_text else "",
+        refresh_to=sentence.refresh_to,
+    )
+    return console.answer(request, "message.html", view, status=status)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """Keys of the sentences of a message page."""
+
+    heading: str
+    body: str
+    command: str | None = None
+    link: str | None = None
+    link_text: str | None = None
+    refresh_to: str | None = None
+
+
+def sentence_for(error: ConsoleError, text: Text) -> str:
+    """What a person reads about `error`. Control's own sentence names what it is about, so it is passed on."""
+    if isinstance(error, ControlRefused):
+        return error.message
+    if isinstance(error, ControlGone):
+        return text("error.gone")
+    if isinstance(error, BadForm):
+        return text("error.bad_form", field=error.field)
+    return text("error.not_allowed")
+
+
+def whole_number(form: Form, field: str) -> int | None:
+    """The number in `field`, digits grouped or not; None when it is empty. Raises BadForm."""
+    value = form.get(field, "").replace(",", "").replace(" ", "").strip()
+    if not value:
+        return None
+    if not (value.isascii() and value.isdigit()):
+        raise BadForm(field)
+    return int(value)
+
+
+async def _read_form(request: Request) -> Form:
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > FORM_LIMIT_BYTES:
+            raise NotAllowed("the form is too long")
+    try:
+        form = dict(parse_qsl(body.decode(), keep_blank_values=True))
+    except UnicodeDecodeError as error:
+        raise NotAllowed("the form is not text") from error
+    session = session_of(request)
+    if session is None or not console_of(request).sessions.is_form_of(session, form.get("form_token", "")):
+        raise NotAllowed("the form is not from this session")
+    return form

@@ -1,0 +1,49 @@
+"""Endpoints of the page *Keys*: list, make, revoke.
+
+A new key is shown in the answer to the form that made it: it is stored nowhere, so there is no page to be sent on to.
+"""
+
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from control.wire import NewKey
+from webui.errors import BadForm, ConsoleError
+from webui.pages.edge import Form, console_of, see_other, sentence_for
+from webui.views.keys import keys_page
+
+_TEMPLATE: Final = "keys.html"
+_LONGEST_NAME: Final = 64
+
+
+async def show(request: Request) -> Response:
+    console = console_of(request)
+    shell = await console.shell(request, "keys", "keys.title", here="/keys")
+    seen = await console.watch.look()
+    api_base = seen.overview.api_base if seen.overview is not None else ""
+    try:
+        keys = await console.control.keys()
+    except ConsoleError as error:
+        return console.answer(request, _TEMPLATE, keys_page(shell, (), problem=sentence_for(error, shell.text)))
+    return console.answer(request, _TEMPLATE, keys_page(shell, keys, api_base=api_base))
+
+
+async def create(request: Request, form: Form) -> Response:
+    name = form.get("name", "").strip()
+    if not 1 <= len(name) <= _LONGEST_NAME:
+        raise BadForm("name")
+    console = console_of(request)
+    created = await console.control.create_key(
+        NewKey(name=name, request_class="batch" if form.get("request_class") == "batch" else "interactive")
+    )
+    shell = await console.shell(request, "keys", "keys.title", here="/keys")
+    seen = await console.watch.look()
+    api_base = seen.overview.api_base if seen.overview is not None else ""
+    view = keys_page(shell, await console.control.keys(), created=created, api_base=api_base)
+    return console.answer(request, _TEMPLATE, view)
+
+
+async def revoke(request: Request, _: Form) -> Response:
+    await console_of(request).control.revoke_key(request.path_params["key_id"])
+    return see_other("/keys")

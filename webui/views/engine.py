@@ -1,0 +1,152 @@
+"""The engine's card on the page *Now*: which model, how it runs, and what each order would do to the requests.
+
+It gives no orders; every sentence here is said before a person decides.
+"""
+
+from dataclasses import dataclass
+
+from control.wire import EngineState, EngineView, Overview
+from webui import numbers
+from webui.text import Text
+from webui.views.shell import STATE_TEXT, load_fraction, load_left_s, num_running
+from webui.watch import Seen
+
+# An engine process exists in these states: it can be stopped.
+_LIVING: frozenset[EngineState] = frozenset({"loading", "ready", "draining", "stopping"})
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    label: str
+    value: str
+    hint: str
+    is_wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LoadBar:
+    """`percent` None: the size is not known yet."""
+
+    percent: int | None
+    label: str
+    note: str
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCard:
+    """`name` is empty when there is no model; then `lead` teaches what to do."""
+
+    name: str
+    is_demo: bool
+    lead: str
+    error: str | None
+    load: LoadBar | None
+    facts: tuple[Fact, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """What is possible now, and the sentence that says what each order does to running and waiting requests."""
+
+    can_load: bool
+    can_unload: bool
+    can_force: bool
+    can_restart: bool
+    load_effect: str
+    unload_effect: str
+    force_effect: str
+    restart_effect: str
+    quit_effect: str
+    concurrency: int | None
+
+
+def engine_card(overview: Overview | None, text: Text) -> EngineCard:
+    if overview is None:
+        return EngineCard(name="", is_demo=False, lead=text("engine.unknown"), error=None, load=None, facts=())
+    engine = overview.engine
+    model = engine.model
+    name = model.id if model is not None else engine.model_name or engine.wanted_model or ""
+    return EngineCard(
+        name=name,
+        is_demo=model is not None and model.is_demo,
+        lead=text("engine.empty") if engine.state == "unloaded" else "",
+        error=engine.error,
+        load=_load_bar(engine, text) if engine.state == "loading" else None,
+        facts=_facts(engine, text),
+    )
+
+
+def orders(seen: Seen, text: Text) -> Orders:
+    overview = seen.overview
+    running = num_running(overview) if overview is not None else 0
+    waiting = len(overview.waiting) if overview is not None else 0
+    can_order = seen.is_current and overview is not None and not overview.quitting
+    is_living = overview is not None and overview.engine.state in _LIVING
+    finish = text.count("effect.finish", running) if running else text("effect.none_running")
+    cut = text.count("effect.cut", running) if running else text("effect.none_running")
+    wait_on = text.count("effect.wait_on", waiting) if waiting else ""
+    wait_load = text.count("effect.wait_load", waiting) if waiting else ""
+    told = text.count("effect.told", waiting) if waiting else ""
+    return Orders(
+        can_load=can_order,
+        can_unload=can_order and is_living and overview is not None and overview.engine.state != "stopping",
+        can_force=can_order and is_living,
+        can_restart=can_order and overview is not None and overview.engine.state != "unloaded",
+        load_effect=_join(finish if is_living else "", wait_on, text("effect.then_load")),
+        unload_effect=_join(finish, wait_load, text("effect.then_unload")),
+        force_effect=_join(cut, wait_load, text("effect.then_force")),
+        restart_effect=_join(finish, wait_on, text("effect.then_restart")),
+        quit_effect=_join(finish, told, text("effect.then_quit")),
+        concurrency=overview.concurrency if overview is not None else None,
+    )
+
+
+def _facts(engine: EngineView, text: Text) -> tuple[Fact, ...]:
+    facts = [
+        Fact(text("fact.state"), text(STATE_TEXT[engine.state]), text("fact.state_hint")),
+        Fact(text("fact.since"), numbers.span(text, engine.since_s), text("fact.since_hint")),
+    ]
+    model = engine.model
+    if model is not None:
+        context, native = model.maximum_context_tokens, model.native_context_tokens
+        value = text("fact.context_of", context=numbers.tokens(context), native=numbers.tokens(native))
+        facts.append(Fact(text("fact.context"), value, text("fact.context_hint")))
+    if engine.layout is not None:
+        layout = text("layout.rows") if engine.layout.kind == "rows" else text("layout.padded")
+        facts.append(Fact(text("fact.layout"), layout, f"{text('fact.layout_hint')} {engine.layout.reason}"))
+    if engine.self_tests:
+        num_passed = sum(test.passed for test in engine.self_tests)
+        failed = ", ".join(test.name for test in engine.self_tests if not test.passed)
+        value = text("fact.tests_of", passed=num_passed, all=len(engine.self_tests))
+        facts.append(Fact(text("fact.tests"), f"{value}: {failed}" if failed else value, text("fact.tests_hint")))
+    facts.append(
+        Fact(
+            text("fact.process"),
+            text("fact.pid", pid=engine.pid) if engine.pid is not None else numbers.UNKNOWN,
+            text("fact.process_hint"),
+        )
+    )
+    if engine.memory_actual is not None and engine.memory_actual.process_bytes:
+        facts.append(
+            Fact(text("fact.memory"), numbers.size(engine.memory_actual.process_bytes), text("fact.memory_hint"))
+        )
+    facts.append(Fact(text("fact.restarts"), f"{engine.restarts:,}", text("fact.restarts_hint")))
+    if model is not None:
+        kind = " · ".join(part for part in (model.architecture, model.quantization) if part)
+        facts.append(Fact(text("fact.architecture"), kind, text("fact.architecture_hint"), is_wide=True))
+    return tuple(facts)
+
+
+def _load_bar(engine: EngineView, text: Text) -> LoadBar:
+    fraction, left_s = load_fraction(engine), load_left_s(engine)
+    percent = None if fraction is None else int(fraction * 100)
+    read = numbers.size(engine.load.bytes_read if engine.load is not None else None)
+    whole = numbers.size(engine.load.bytes_total if engine.load is not None else None)
+    note = text("load.read", read=read, whole=whole) if fraction is not None else text("load.starting")
+    if left_s is not None:
+        note = f"{note} · {text('state.left', span=numbers.span(text, left_s))}"
+    return LoadBar(percent=percent, label=text("load.bar"), note=note)
+
+
+def _join(*sentences: str) -> str:
+    return " ".join(sentence for sentence in sentences if sentence)

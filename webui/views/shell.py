@@ -1,0 +1,177 @@
+"""What every page has around its content: language, theme, navigation, and the state of the whole system.
+
+It knows nothing of a single page's content.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from control.wire import EngineState, EngineView, Overview
+from webui import numbers
+from webui.text import Language, Text
+from webui.watch import Seen
+
+Theme = Literal["system", "light", "dark"]
+Tone = Literal["good", "busy", "wait", "bad", "idle"]
+PageName = Literal["now", "keys", "quit", "message"]
+
+NEXT_THEME: Final[dict[Theme, Theme]] = {"system": "light", "light": "dark", "dark": "system"}
+THEME_TEXT: Final[dict[Theme, str]] = {
+    "system": "theme.system",
+    "light": "theme.light",
+    "dark": "theme.dark",
+}
+THEME_SIGN: Final[dict[Theme, str]] = {"system": "◐", "light": "○", "dark": "●"}
+NEXT_LANGUAGE: Final[dict[Language, Language]] = {"en": "zh", "zh": "en"}
+
+STATE_TEXT: Final[dict[EngineState, str]] = {
+    "unloaded": "state.unloaded",
+    "loading": "state.loading",
+    "ready": "state.ready",
+    "draining": "state.draining",
+    "stopping": "state.stopping",
+    "crashed": "state.crashed",
+    "failed": "state.failed",
+}
+_STATE_TONE: Final[dict[EngineState, Tone]] = {
+    "unloaded": "idle",
+    "loading": "busy",
+    "ready": "good",
+    "draining": "wait",
+    "stopping": "wait",
+    "crashed": "bad",
+    "failed": "bad",
+}
+# The form of the mark tells the tone without its colour.
+_SIGN: Final[dict[Tone, str]] = {"good": "●", "busy": "◐", "wait": "◒", "bad": "✕", "idle": "○"}
+# A status of the engine is published several times a second: this old means that it does not answer.
+ENGINE_SILENT_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Masthead:
+    """The one place that says how the whole system is. `detail` is a short addition, `hint` one sentence."""
+
+    tone: Tone
+    sign: str
+    state: str
+    detail: str
+    model: str
+    hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class Shell:
+    """`masthead` None: a page outside a session, which shows nothing. `here`: where a preference leads back to."""
+
+    text: Text
+    theme: Theme
+    page: PageName
+    title: str
+    here: str
+    form_token: str
+    masthead: Masthead | None
+    notice: str | None = None
+
+    @property
+    def next_theme(self) -> Theme:
+        return NEXT_THEME[self.theme]
+
+    @property
+    def theme_sign(self) -> str:
+        return THEME_SIGN[self.theme]
+
+    @property
+    def theme_label(self) -> str:
+        return self.text(
+            "theme.label", now=self.text(THEME_TEXT[self.theme]), next=self.text(THEME_TEXT[self.next_theme])
+        )
+
+    @property
+    def next_language(self) -> Language:
+        return NEXT_LANGUAGE[self.text.language]
+
+
+@dataclass(frozen=True, slots=True)
+class StatePage:
+    """The masthead alone, for its own refresh."""
+
+    shell: Shell
+
+
+def farewell_masthead(text: Text, *, is_over: bool) -> Masthead:
+    """While Splash ends on purpose, a silent gateway is no fault."""
+    state = text("state.stopped") if is_over else text("state.quitting")
+    return _masthead("idle" if is_over else "wait", state, "", None, text("state.quitting_hint"))
+
+
+def masthead(seen: Seen, text: Text) -> Masthead:
+    overview = seen.overview
+    if not seen.is_current:
+        detail = text("state.gone_age", age=numbers.span(text, seen.age_s)) if overview is not None else ""
+        return _masthead("bad", text("state.gone"), detail, overview, text("state.gone_hint"))
+    assert overview is not None, "a current answer has an overview"
+    engine = overview.engine
+    if overview.quitting:
+        return _masthead("wait", text("state.quitting"), "", overview, text("state.quitting_hint"))
+    if engine.state == "ready" and engine.status_age_s is not None and engine.status_age_s > ENGINE_SILENT_S:
+        age = numbers.span(text, engine.status_age_s)
+        return _masthead("bad", text("state.silent", age=age), "", overview, text("state.silent_hint"))
+    return _masthead(
+        _STATE_TONE[engine.state],
+        text(STATE_TEXT[engine.state]),
+        _detail(overview, text),
+        overview,
+        text("state.hint"),
+    )
+
+
+def num_running(overview: Overview) -> int:
+    return sum(slot is not None for slot in overview.slots)
+
+
+def load_fraction(engine: EngineView) -> float | None:
+    """How much of the weights is read; None while that is not known."""
+    if engine.load is None or engine.load.bytes_total <= 0:
+        return None
+    return min(engine.load.bytes_read / engine.load.bytes_total, 1.0)
+
+
+def load_left_s(engine: EngineView) -> float | None:
+    """Seconds that the rest of the weights takes at the mean speed so far; None while there is too little to say."""
+    fraction = load_fraction(engine)
+    if engine.load is None or fraction is None or fraction < 0.02:
+        return None
+    return engine.load.seconds * (1 - fraction) / fraction
+
+
+def _detail(overview: Overview, text: Text) -> str:
+    engine = overview.engine
+    parts = []
+    if engine.state == "loading":
+        fraction, left_s = load_fraction(engine), load_left_s(engine)
+        if fraction is not None:
+            parts.append(numbers.share(fraction, digits=0))
+        if left_s is not None:
+            parts.append(text("state.left", span=numbers.span(text, left_s)))
+    elif engine.state in ("draining", "stopping"):
+        parts.append(text.count("state.drain", num_running(overview)))
+    elif engine.state in ("crashed", "failed") and engine.error is not None:
+        parts.append(engine.error)
+    num_held = sum(waiting.phase == "held" for waiting in overview.waiting)
+    if num_held:
+        parts.append(text("state.held", n=f"{num_held:,}"))
+    return " · ".join(parts)
+
+
+def _masthead(tone: Tone, state: str, detail: str, overview: Overview | None, hint: str) -> Masthead:
+    return Masthead(tone=tone, sign=_SIGN[tone], state=state, detail=detail, model=_model(overview), hint=hint)
+
+
+def _model(overview: Overview | None) -> str:
+    if overview is None:
+        return ""
+    engine = overview.engine
+    if engine.model is not None:
+        return f"{engine.model.id} · {numbers.tokens_short(engine.model.maximum_context_tokens)}"
+    return engine.wanted_model or engine.model_name or ""
