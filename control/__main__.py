@@ -31,6 +31,8 @@ NONCE_BYTES: Final = 32
 STREAM_GRACE_S: Final = 3.0
 # How long the typed ends may take to reach their clients.
 FAREWELL_S: Final = 1.0
+# For a client that does not even read its end.
+CLOSE_LIMIT_S: Final = 6
 
 
 def main() -> int:
@@ -100,7 +102,7 @@ async def _live(
         asyncio.get_running_loop().add_signal_handler(number, told_to_end.set)
     await control.supervisor.adopt()
     watching = asyncio.create_task(control.supervisor.run())
-    servers = Servers()
+    servers = Servers(close_limit_s=CLOSE_LIMIT_S)
     servers.start(control.public_app, api)
     servers.start(control.admin_app, admin)
     logger.info("control started pid=%d api=%d admin=%d", record.pid, settings.api_port, settings.admin_port)

@@ -222,4 +222,6 @@ async def _no_such_thing(request: Request, error: Any) -> Response:
 
 async def _broke(request: Request, error: Any) -> Response:
     logger.error("admin request broke path=%s", request.scope["path"], exc_info=error)
-    return _json(wire.AdminError(code="internal_error", message="Control made a mistake; its log says more."), status=500)
+    return _json(
+        wire.AdminError(code="internal_error", message="Control made a mistake; its log says more."), status=500
+    )

@@ -1,4 +1,4 @@
-"""What control consists of, built once and connected: database, keys, line, engine process, supervisor, relay, two apps.
+"""What control consists of, built once and connected: database, keys, line, engine, supervisor, relay and two apps.
 
 It runs nothing; `__main__` does.
 """
@@ -59,13 +59,11 @@ class Control:
 
     async def _wait_for_line(self, limit_s: float) -> None:
         deadline = time.monotonic() + limit_s
-        while (self.line.running or self.line.waiting) and time.monotonic() < deadline:
+        while (self.line.running or self.line.waiting) and time.monotonic() < deadline:  # noqa: ASYNC110  # no such event
             await asyncio.sleep(POLL_S)
 
 
-async def assemble(
-    settings: Settings, home: Home, record: ProcessRecord, *, engine_command: Sequence[str]
-) -> Control:
+async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, engine_command: Sequence[str]) -> Control:
     """Raises DatabaseUnusable."""
     database = open_database(home.database)
     writer = Writer(database)
@@ -107,8 +105,6 @@ async def assemble(
         line=line,
         writer=writer,
         questions=questions,
-        public_app=public_api(
-            keys=keys, relay=relay, source=supervisor, hosts=loopback_hosts(settings.api_port)
-        ),
+        public_app=public_api(keys=keys, relay=relay, source=supervisor, hosts=loopback_hosts(settings.api_port)),
         admin_app=admin.app(secret=home.admin_secret(), port=settings.admin_port),
     )

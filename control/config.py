@@ -1,9 +1,8 @@
 """The settings of one Splash: ports, host and home, from defaults, then `splash.toml`, then the environment.
 
-It holds nothing that a person changes while Splash runs (that is in the database), and is read by `__main__` and the CLI only.
+It holds nothing that a person changes while Splash runs: that is in the database. `__main__` and the CLI read it.
 """
 
-import ipaddress
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -25,11 +24,12 @@ PORT_FIELDS: Final = {
 }
 KNOWN_KEYS: Final = (HOME_KEY, HOST_KEY, *PORT_FIELDS)
 LARGEST_PORT: Final = 65535
+LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1")
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`host` is the numeric address of the API and the console; the admin API and the engine are on 127.0.0.1 always."""
+    """`host` is the address of the API and the console; the admin API and the engine are on 127.0.0.1 always."""
 
     home: Path
     host: str = "127.0.0.1"
@@ -108,15 +108,11 @@ def _port(key: str, value: object, source: str) -> int:
 
 
 def _host(value: object, source: str) -> str:
-    try:
-        address = ipaddress.ip_address(str(value).strip())
-    except ValueError as error:
-        raise SettingsInvalid(f"{source}: {HOST_KEY}={value} is not a numeric address, such as 127.0.0.1.") from error
-    if not address.is_loopback:
+    if value not in LOOPBACK_HOSTS:
         raise SettingsInvalid(
-            f"{source}: {HOST_KEY}={value} is not a loopback address; Splash serves this machine only."
+            f"{source}: {HOST_KEY}={value} is neither {' nor '.join(LOOPBACK_HOSTS)}; Splash serves this machine only."
         )
-    return str(address)
+    return str(value)
 
 
 def _require_different_ports(settings: Settings) -> None:

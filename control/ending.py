@@ -1,6 +1,6 @@
-"""Ends one process of ours and proves it: asked, then SIGTERM, then SIGKILL; then the process is gone and its port is closed.
+"""Ends one process of ours and proves it: asked, then SIGTERM, then SIGKILL; then it is gone and its port is closed.
 
-It trusts its caller to have verified the record; `identity` makes sure that a pid that was reused meanwhile is not signalled.
+It trusts its caller to have verified the record; `identity` sees to it that a pid reused meanwhile is not signalled.
 """
 
 import logging
@@ -23,7 +23,7 @@ How = Literal["already gone", "asked", "SIGTERM", "SIGKILL"]
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Seconds to wait after each step before the next, harder one. Together they stay below the 30 s that a quit may take."""
+    """Seconds to wait after each step before the next, harder one. Together they stay below the 30 s of a quit."""
 
     asked_s: float = 10.0
     terminated_s: float = 6.0

@@ -16,7 +16,7 @@ from control.ending import Ending, end_process
 from control.engine_client import EngineClient
 from control.errors import EngineLingers
 from control.home import Home
-from control.identity import created_at_s, live_process, verify
+from control.identity import Identity, created_at_s, live_process, verify
 from control.lifecycle import Exit, Wanted
 from control.log_files import last_line, open_log
 from control.loopback import ask
@@ -24,8 +24,10 @@ from engine.wire import SHUTDOWN, Launch, ProcessRecord
 
 logger = logging.getLogger(__name__)
 
-# From the spawn until the engine has written its record and answers: the interpreter's start, before any weight is read.
+# From the spawn until the engine has written its record and answers; no weight is read before.
 INTRODUCTION_LIMIT_S: Final = 60.0
+SETTLE_LIMIT_S: Final = 3.0
+SETTLE_CHECK_S: Final = 0.1
 SHUTDOWN_TIMEOUT_S: Final = 2.0
 SECRET_BYTES: Final = 32
 
@@ -54,7 +56,7 @@ class EngineProcess:
         return self.record is not None
 
     def spawn(self, wanted: Wanted) -> None:
-        """Start an engine. Raises EngineLingers when an earlier one of this home is still there, OSError when it can't start."""
+        """Raises EngineLingers when an earlier engine of this home is still there, OSError when none can start."""
         assert self.record is None
         self._require_nobody_lingers()
         launch = Launch(
@@ -66,7 +68,7 @@ class EngineProcess:
             budget_bytes=wanted.budget_bytes,
         )
         self._home.write_launch(launch)
-        # A file and never a pipe: a pipe that nobody reads any more would block or kill an engine that outlives control.
+        # A file, never a pipe: a pipe that nobody reads any more would block or kill an engine that outlives control.
         with open_log(self._home.log_file("engine")) as log:
             self._log_began_at = log.tell()
             self._child = subprocess.Popen(
@@ -89,14 +91,16 @@ class EngineProcess:
             started_at_s=time.time(),
             version="",
         )
+        # The engine writes the same soon; until then nobody else would know of it, if control died right now.
+        self._home.write_record(self.record)
         logger.info("engine spawned pid=%d port=%d model=%s", self._child.pid, launch.port, wanted.model)
 
     def adopt(self) -> Wanted | None:
-        """Take over the live engine of an earlier control. None when there is none; raises EngineLingers when it isn't ours to take."""
+        """Take over the live engine of an earlier control, if there is one. Raises EngineLingers: not ours to take."""
         record = self._home.read_record("engine")
         if record is None:
             return None
-        identity = verify(record)
+        identity = _settled_identity(record)
         if not identity.is_alive:
             logger.info("stale record removed name=engine pid=%d", record.pid)
             self._home.remove_record(record)
@@ -192,6 +196,16 @@ class EngineProcess:
         self.client = None
         self._child = None
         self._launch = None
+
+
+def _settled_identity(record: ProcessRecord) -> Identity:
+    """An engine that was spawned just before control died opens its port a moment later."""
+    deadline = time.monotonic() + SETTLE_LIMIT_S
+    identity = verify(record)
+    while identity.verdict in ("closed", "silent") and time.monotonic() < deadline:
+        time.sleep(SETTLE_CHECK_S)
+        identity = verify(record)
+    return identity
 
 
 def _lingers(reason: str) -> EngineLingers:

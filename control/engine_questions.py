@@ -1,6 +1,6 @@
 """What the engine's program can say without a model in memory: the plan of a load, and the models on this machine.
 
-Each answer is a short process of its own (`python -m engine plan|models`), which imports no MLX; nothing is cached here.
+Each answer is a short process of its own, `python -m engine plan|models`, which imports no MLX. Nothing is kept here.
 """
 
 import asyncio

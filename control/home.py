@@ -93,7 +93,7 @@ class Home:
 
     @contextmanager
     def only_one(self, what: str, *, wait: bool) -> Iterator[bool]:
-        """Hold the home's lock of that name; False when another process has it and `wait` is false. Ends with the process."""
+        """Hold the home's lock of that name; False when another process has it and `wait` is false."""
         handle = os.open(self.root / "run" / f"{what}.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
             try:

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 CREATION_TOLERANCE_S: Final = 2.0
 HEALTHZ_TIMEOUT_S: Final = 2.0
 
-# ours: all four hold. gone: the pid is free, a zombie, or another process's by now. closed: the process lives, its port is not open.
+# ours: all four hold. gone: the pid is free, a zombie's, or another's by now. closed: it lives, its port is closed.
 # silent: it holds the port and does not answer. stranger: what answers on the port has another nonce.
 Verdict = Literal["ours", "gone", "closed", "silent", "stranger"]
 
@@ -68,9 +68,10 @@ def verify(record: ProcessRecord) -> Identity:
     process = live_process(record)
     if process is None:
         return Identity("gone", f"pid {record.pid} has ended")
-    if not _owns_port(process, record.port):
+    address = _listening_address(process, record.port)
+    if address is None:
         return Identity("closed", f"pid {record.pid} does not listen on port {record.port}")
-    answer = ask(record.port, HEALTHZ, timeout_s=HEALTHZ_TIMEOUT_S)
+    answer = ask(record.port, HEALTHZ, timeout_s=HEALTHZ_TIMEOUT_S, host=address)
     if answer is None:
         return Identity("silent", f"pid {record.pid} holds port {record.port} and does not answer")
     try:
@@ -83,7 +84,7 @@ def verify(record: ProcessRecord) -> Identity:
 
 
 def live_process(record: ProcessRecord) -> psutil.Process | None:
-    """The process that wrote the record; None when it has ended (a zombie has) or its pid belongs to another one now."""
+    """The process that wrote the record; None when it has ended (a zombie has), or when the pid is another's by now."""
     try:
         process = psutil.Process(record.pid)
         if process.status() == psutil.STATUS_ZOMBIE:
@@ -132,17 +133,19 @@ def send_signal(record: ProcessRecord, number: signal.Signals) -> bool:
 def port_holder(port: int) -> PortHolder | None:
     """Who listens on a port of this machine; None when nobody does, as far as this user may see."""
     for process in psutil.process_iter():
-        if _owns_port(process, port):
+        if _listening_address(process, port) is not None:
             return PortHolder(process.pid, _command(process))
     return None
 
 
-def _owns_port(process: psutil.Process, port: int) -> bool:
+def _listening_address(process: psutil.Process, port: int) -> str | None:
+    """The numeric address at which the process listens on that port; None when it doesn't, or isn't shown to us."""
     try:
         connections = process.net_connections(kind="tcp")
     except psutil.Error:
-        return False
-    return any(c.status == psutil.CONN_LISTEN and c.laddr.port == port for c in connections)
+        return None
+    addresses = (c.laddr for c in connections if c.status == psutil.CONN_LISTEN)
+    return next((str(address.ip) for address in addresses if address.port == port), None)
 
 
 def _command(process: psutil.Process) -> str | None:

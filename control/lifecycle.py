@@ -19,7 +19,7 @@ BACK_OFF_S: Final = (1.0, 2.0, 4.0, 8.0, 16.0)
 FAILURE_LIMIT: Final = 5
 FAILURE_WINDOW_S: Final = 120.0
 
-# ready: the line releases requests. held: it keeps them for the engine that is coming. none: there is nothing to wait for (503).
+# ready: the line releases requests. held: it keeps them for the engine that is coming. none: nobody is coming (503).
 Gate = Literal["ready", "held", "none"]
 
 

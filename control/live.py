@@ -65,9 +65,6 @@ class Life:
         self._started_at = now
         self._started_wall_s = started_wall_s
         self._admitted_at: float | None = None
-        self._first_token_at: float | None = None
-        self._usage: wire.Usage | None = None
-        self._timings: wire.Timings | None = None
         self._start_counting()
 
     @property
@@ -78,7 +75,10 @@ class Life:
         self._cached_tokens = 0
         self._prefilled_tokens = 0
         self._output_tokens = 0
-        self._run_first_token_at: float | None = None
+        self._reasoning_tokens = 0
+        self._first_token_at: float | None = None
+        self._usage: wire.Usage | None = None
+        self._timings: wire.Timings | None = None
         self._prefill_speed = Speed()
         self._decode_speed = Speed()
 
@@ -93,25 +93,32 @@ class Life:
         self.slot = None
 
     def happened(self, events: Sequence[wire.AnyEvent], now: float) -> None:
+        """Events that came together."""
+        num_tokens = 0
         for event in events:
             match event:
                 case wire.Accepted():
                     self.prompt_tokens = event.prompt_tokens
                 case wire.Prefill():
                     self._prefill(event, now)
-                case wire.TextDelta() | wire.ReasoningDelta():
-                    self._emitted(max(1, len(event.logprobs)), now)
+                case wire.TextDelta():
+                    num_tokens += max(1, len(event.logprobs))
+                case wire.ReasoningDelta():
+                    num_tokens += max(1, len(event.logprobs))
+                    self._reasoning_tokens += max(1, len(event.logprobs))
                 case wire.ToolCallBegin() | wire.ToolCallDelta():
-                    self._emitted(1, now)
+                    num_tokens += 1
                 case wire.Finished():
                     self.finished = event
                     self._usage, self._timings = event.usage, event.timings
                 case wire.Failed():
                     self._usage, self._timings = event.usage, event.timings
+        if num_tokens:
+            self._emitted(num_tokens, now)
 
     def sampled(self, status: wire.RequestStatus, now: float) -> None:
         """The engine's own count, from /status: events may each hold more than one token."""
-        if status.output_tokens > self._output_tokens and self._run_first_token_at is not None:
+        if status.output_tokens > self._output_tokens and self._first_token_at is not None:
             self._output_tokens = status.output_tokens
             self._decode_speed.add(now, self._output_tokens)
 
@@ -123,11 +130,9 @@ class Life:
         self._prefill_speed.add(now, self._prefilled_tokens)
 
     def _emitted(self, num_tokens: int, now: float) -> None:
-        if self._run_first_token_at is None:
-            self._run_first_token_at = now
+        if self._first_token_at is None:
+            self._first_token_at = now
             self._prefilled_tokens = self.prompt_tokens or self._prefilled_tokens
-            if self._first_token_at is None:
-                self._first_token_at = now
         # The first sample holds the first emission: those tokens belong to the prefill, not to the decode speed.
         self._output_tokens += num_tokens
         self._decode_speed.add(now, self._output_tokens)
@@ -136,7 +141,7 @@ class Life:
 
     @property
     def is_decoding(self) -> bool:
-        return self.slot is not None and self._run_first_token_at is not None
+        return self.slot is not None and self._first_token_at is not None
 
     def tokens_per_second(self, now: float) -> float | None:
         """Of the phase that it is in."""
@@ -176,7 +181,10 @@ class Life:
 
     def as_row(self, now: float) -> RequestRow:
         usage = self._usage or wire.Usage(
-            prompt=self.prompt_tokens or 0, cached=self._cached_tokens, completion=self._output_tokens
+            prompt=self.prompt_tokens or 0,
+            cached=self._cached_tokens,
+            completion=self._output_tokens,
+            reasoning=self._reasoning_tokens,
         )
         return RequestRow(
             id=self.id,
@@ -231,12 +239,12 @@ class Life:
     def _prefill_ms(self) -> float | None:
         if self._timings is not None:
             return self._timings.prefill_ms
-        return _ms(self._admitted_at, self._run_first_token_at)
+        return _ms(self._admitted_at, self._first_token_at)
 
     def _decode_ms(self, now: float) -> float | None:
         if self._timings is not None:
             return self._timings.decode_ms
-        return _ms(self._run_first_token_at, now)
+        return _ms(self._first_token_at, now)
 
 
 def _ms(since: float | None, until: float | None) -> float | None:

@@ -1,4 +1,4 @@
-"""The log files that our processes write their output to: opened for appending, turned over when large, read from the end.
+"""The log files that our processes write to: opened for appending, turned over when large, read from the end.
 
 It formats nothing: each process decides what it logs.
 """

@@ -29,7 +29,7 @@ def ask(
     host: str = LOOPBACK,
 ) -> Answer | None:
     """The answer, or None when nobody answers HTTP there in time."""
-    headers = {"Host": f"{host}:{port}"}
+    headers = {"Host": f"[{host}]:{port}" if ":" in host else f"{host}:{port}"}
     if body is not None:
         headers["Content-Type"] = "application/json"
     if secret is not None:

@@ -3,7 +3,6 @@
 It measures nothing and keeps nothing but today's totals, for a moment.
 """
 
-import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -23,7 +22,7 @@ TOTALS_LAST_S: Final = 2.0
 
 
 class TodayTotals:
-    """Asks again when the last answer is old, one question at a time; while that is under way the last answer stands."""
+    """Asks again when the last answer is old, one question at a time; meanwhile the last answer stands."""
 
     def __init__(self, ask: Callable[[], Awaitable[Today]], *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._ask = ask
@@ -36,7 +35,7 @@ class TodayTotals:
             self._asked_at = self._now()
             try:
                 self._totals = await self._ask()
-            except (SQLAlchemyError, asyncio.TimeoutError) as error:
+            except (SQLAlchemyError, TimeoutError) as error:
                 logger.warning("today's totals not answered reason=%s", error)
         return self._totals
 

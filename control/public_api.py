@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -88,14 +88,19 @@ def public_api(
             Route(models.PATH, list_models),
             Route(models.PATH + "/{model_id:path}", one_model),
         ],
-        exception_handlers={ApiError: _api_error, HTTPException: _http_error, Exception: _our_mistake},
+        exception_handlers={
+            ApiError: _api_error,
+            HTTPException: _http_error,
+            ClientDisconnect: _client_gone,
+            Exception: _our_mistake,
+        },
     )
     app.router.redirect_slashes = False
     return Gate(app, keys=keys, hosts=frozenset(hosts))
 
 
 class Gate:
-    """Before any path is looked at or any byte of a body is read: the host, the key; and a request id on every answer."""
+    """Before a path is looked at or a byte of a body is read: the host, the key. Every answer gets a request id."""
 
     def __init__(self, app: ASGIApp, *, keys: KeyRing, hosts: frozenset[str]) -> None:
         self._app = app
@@ -221,6 +226,11 @@ async def _http_error(request: Request, error: Exception) -> Response:
     return _error_response(UnknownRoute(request.url.path))
 
 
-async def _our_mistake(request: Request, _error: Exception) -> Response:
+async def _client_gone(_request: Request, _error: Exception) -> Response:
+    """While its body was read: there is nobody to answer."""
+    return Response(status_code=499)
+
+
+async def _our_mistake(_request: Request, _error: Exception) -> Response:
     # Starlette raises it again afterwards, so that it is logged with its trace.
     return _error_response(InternalError())

@@ -17,8 +17,6 @@ from control.errors import PortTaken
 from control.identity import port_holder
 
 BACKLOG: Final = 512
-# After this the server's own tasks are cancelled; streams were ended by then.
-CLOSE_LIMIT_S: Final = 2
 
 
 def bind(host: str, port: int, *, key: str) -> socket.socket:
@@ -48,7 +46,10 @@ class QuietServer(uvicorn.Server):
 
 
 class Servers:
-    def __init__(self) -> None:
+    """`close_limit_s`: so long after `stop_listening` the connections that are left are cut, without a word."""
+
+    def __init__(self, *, close_limit_s: int) -> None:
+        self._close_limit_s = close_limit_s
         self._servers: list[QuietServer] = []
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -62,7 +63,7 @@ class Servers:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            timeout_graceful_shutdown=CLOSE_LIMIT_S,
+            timeout_graceful_shutdown=self._close_limit_s,
         )
         server = QuietServer(config)
         self._servers.append(server)
@@ -74,5 +75,5 @@ class Servers:
             server.should_exit = True
 
     async def closed(self) -> None:
-        """Until every connection has ended, or CLOSE_LIMIT_S after `stop_listening`."""
+        """Until every connection has ended, or was cut."""
         await asyncio.gather(*self._tasks)

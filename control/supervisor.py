@@ -1,4 +1,4 @@
-"""Watches over the engine: reports what happens to `lifecycle`, carries out what it answers, and opens or holds the line.
+"""Watches over the engine: tells `lifecycle` what happens, carries out what it answers, opens and holds the line.
 
 It makes no decision of its own about the engine's life, and touches no request but through the line.
 All state is changed on the event loop.
@@ -14,6 +14,7 @@ from control.ending import Ending
 from control.engine_client import EngineClient
 from control.engine_process import INTRODUCTION_LIMIT_S, EngineProcess
 from control.engine_questions import EngineQuestions
+from control.engine_view import NewestStatus, engine_view
 from control.errors import (
     ApiError,
     EngineGone,
@@ -35,8 +36,6 @@ logger = logging.getLogger(__name__)
 LOOK_EVERY_S: Final = 0.1
 STATUS_EVERY_S: Final = 1.0
 STATUS_EVERY_WHILE_LOADING_S: Final = 0.2
-# A step of the device never takes this long, and /status does not even wait for one.
-SILENCE_LIMIT_S: Final = 30.0
 
 
 class Supervisor:
@@ -53,7 +52,6 @@ class Supervisor:
     ) -> None:
         self.engine: EngineClient | None = None
         self.model: wire.ModelStatus | None = None
-        self.status: wire.Status | None = None
         self.is_quitting = False
         self.finished = asyncio.Event()
         self.on_status: Callable[[wire.Status], None] = _nobody_listens
@@ -66,7 +64,7 @@ class Supervisor:
         self._lifecycle = Lifecycle(now=monotonic())
         self._since_s = time.time()
         self._shown_state = self._lifecycle.state
-        self._answered_at: float | None = None
+        self._newest = NewestStatus()
         self._is_forced = False
         self._ending: asyncio.Task[None] | None = None
 
@@ -128,7 +126,7 @@ class Supervisor:
             return
         self._lifecycle.adopted(wanted, now=self._now())
         self._settle()
-        await self._ask_status(self._process.client)
+        await self.refresh()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
@@ -147,24 +145,13 @@ class Supervisor:
         await self._process.aclose()
 
     def view(self) -> EngineView:
-        lifecycle, status, record = self._lifecycle, self.status, self._process.record
-        age_s = None if self._answered_at is None else self._now() - self._answered_at
-        return EngineView(
-            state=lifecycle.state,
-            pid=None if record is None else record.pid,
-            port=None if record is None else record.port,
-            model_name=None if lifecycle.wanted is None else lifecycle.wanted.model,
+        return engine_view(
+            self._lifecycle,
+            self._process.record,
+            self._newest,
             wanted_model=self.wanted_model,
             since_s=self._since_s,
-            restarts=lifecycle.restarts,
-            error=self._silence(age_s) or lifecycle.error,
-            load=None if status is None else status.load,
-            model=None if status is None else status.model,
-            layout=None if status is None else status.layout,
-            self_tests=() if status is None else status.self_tests,
-            memory_plan=None if status is None else status.memory_plan,
-            memory_actual=None if status is None else status.memory_actual,
-            status_age_s=age_s,
+            now=self._now(),
         )
 
     def look(self) -> None:
@@ -180,6 +167,25 @@ class Supervisor:
         if not self._line.running:
             self._carry_out(self._lifecycle.drained(now=self._now()))
 
+    async def refresh(self) -> None:
+        """Ask the engine for its status, once; it becomes ready by its answer."""
+        client = self._process.client
+        if client is None or self._ending is not None:
+            return
+        try:
+            status = await client.status()
+        except (EngineGone, EngineRefused) as error:
+            logger.debug("status not answered reason=%s", error)
+            return
+        if client is not self._process.client or self._ending is not None:
+            return
+        self._newest.answered(status, now=self._now())
+        self.on_status(status)
+        if status.state == "failed":
+            self._end(status.error or "The engine says that it failed.")
+        elif status.ready and self._lifecycle.state == "loading":
+            await self._became_ready()
+
     # --- Machinery ---
 
     async def _watch(self) -> None:
@@ -194,27 +200,9 @@ class Supervisor:
 
     async def _poll_status(self) -> None:
         while True:
-            client = self._process.client
-            if client is not None and self._ending is None:
-                await self._ask_status(client)
+            await self.refresh()
             is_loading = self._lifecycle.state == "loading"
             await asyncio.sleep(STATUS_EVERY_WHILE_LOADING_S if is_loading else STATUS_EVERY_S)
-
-    async def _ask_status(self, client: EngineClient) -> None:
-        try:
-            status = await client.status()
-        except (EngineGone, EngineRefused) as error:
-            logger.debug("status not answered reason=%s", error)
-            return
-        if client is not self._process.client or self._ending is not None:
-            return
-        self.status = status
-        self._answered_at = self._now()
-        self.on_status(status)
-        if status.state == "failed":
-            self._end(status.error or "The engine says that it failed.")
-        elif status.ready and self._lifecycle.state == "loading":
-            await self._became_ready()
 
     async def _became_ready(self) -> None:
         self._lifecycle.became_ready(now=self._now())
@@ -232,8 +220,7 @@ class Supervisor:
         self._settle()
 
     def _spawn(self, wanted: Wanted) -> None:
-        self.status = None
-        self._answered_at = None
+        self._newest.forget()
         self._is_forced = False
         try:
             self._process.spawn(wanted)
@@ -259,8 +246,7 @@ class Supervisor:
 
     def _ended(self, end: Exit) -> None:
         logger.info("engine gone state=%s reason=%s", self._lifecycle.state, end.reason)
-        self.status = None
-        self._answered_at = None
+        self._newest.forget()
         self._carry_out(self._lifecycle.exited(end, now=self._now()))
 
     def _settle(self) -> None:
@@ -270,8 +256,9 @@ class Supervisor:
             self._shown_state = self._lifecycle.state
             self._since_s = time.time()
         self.engine = self._process.client if self._lifecycle.state == "ready" else None
-        if self.engine is not None and self.status is not None and self.status.model is not None:
-            self.model = self.status.model
+        status = self._newest.status
+        if self.engine is not None and status is not None and status.model is not None:
+            self.model = status.model
         if self.availability == "ready":
             self._line.open()
         else:
@@ -282,7 +269,9 @@ class Supervisor:
             self.finished.set()
 
     def _complete(self, request: LoadRequest) -> Wanted:
-        running = self._lifecycle.coming or self._lifecycle.wanted
+        # A model that failed is not asked for again by somebody who names none.
+        is_failed = self._lifecycle.state == "failed"
+        running = None if is_failed else self._lifecycle.coming or self._lifecycle.wanted
         model = request.model or (running.model if running is not None else self._remembered.last_model)
         if running is not None and running.model == model:
             return Wanted(
@@ -303,11 +292,6 @@ class Supervisor:
         if self.is_quitting:
             return EngineStopped()
         return GatewayRestarts() if self._is_leaving else NoModel()
-
-    def _silence(self, age_s: float | None) -> str | None:
-        if age_s is None or age_s < SILENCE_LIMIT_S or self._process.record is None:
-            return None
-        return f"The engine (pid {self._process.record.pid}) has not answered for {age_s:.0f} s, though it lives."
 
 
 def _nobody_listens(status: wire.Status) -> None:

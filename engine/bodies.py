@@ -24,7 +24,7 @@ def decode(body: bytes, kind: type[Body]) -> Body:
 
 
 def _explained(complaint: str) -> InvalidRequest:
-    """msgspec says: Expected `int`, got `str` - at `$.max_tokens`, or - at `key` in `$.a`, or a missing field's name."""
+    """msgspec says: Expected `int`, got `str` - at `$.max_tokens`, or - at `key` in `$.a`, or names a missing field."""
     said, _, place = complaint.partition(" - at ")
     path = place.rpartition("`$")[2].strip("`").removeprefix(".")
     missing = re.search(r"missing required field `([^`]+)`", said)

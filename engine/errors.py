@@ -18,6 +18,7 @@ It translates nothing: `engine.server` makes answers of them, and the worker `Fa
     ├── PortTaken             (exit code 5)                another process listens where this one should
     └── Refused               (exit code 4)                the model can't be served; one sentence says why
         ├── ModelNotFound     (exit code 4)                no such model here, nor on the hub
+        │   └── NotDownloaded (exit code 4)                a hub id that a load would download first
         ├── ModelRefused      (exit code 4)                its files are wrong, or it does not fit; `reason` says which
         └── ModelUnsound      (exit code 4)                the load-time self-test found logits that are not finite
 """
@@ -161,6 +162,10 @@ class Refused(EngineError):
 class ModelNotFound(Refused):
     code = "not_found"
     status = 404
+
+
+class NotDownloaded(ModelNotFound):
+    """Nothing is wrong: the files are on the hub, or nowhere; only a load finds out."""
 
 
 class ModelRefused(Refused):

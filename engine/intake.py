@@ -17,6 +17,7 @@ from engine.checks import check_id, check_request
 from engine.errors import ContextTooLong
 from engine.request import SamplingParameters
 from engine.text.decoder import TokenDecoder
+from engine.text.markup import NO_MARKUP
 from engine.text.output import TokenOutput, ToolUse
 from engine.text.template import Rendered, render
 from engine.text.tokenizer import TextModel
@@ -108,7 +109,7 @@ def _output(asked: GenerateRequest, rendered: Rendered, model: TextModel) -> Tok
     uses_tools = bool(rendered.tools) and parser is not None
     return TokenOutput(
         decoder=TokenDecoder(model.tokenizer, continues_text=rendered.continues_text),
-        markup=model.markup,
+        markup=model.markup if rendered.has_markup else NO_MARKUP,
         state=rendered.state,
         end_tokens=model.end_tokens,
         ignore_end=asked.ignore_eos,

@@ -17,13 +17,16 @@ GIB: Final = 2**30
 MIB: Final = 2**20
 
 RUNTIME_BYTES: Final = 512 * MIB
-"""Python, MLX, mlx-lm, both HTTP threads and a tokenizer of 262,144 tokens."""
+"""Python, MLX, mlx-lm and a tokenizer of 262,144 tokens: 500 MiB resident on Linux beside the weights."""
 
 PREFILL_TOKENS: Final = 2048
 """Tokens of the largest prefill chunk that scratch memory is planned for."""
 
 SCRATCH_PER_HIDDEN: Final = 48
-"""Activations alive at once while a chunk passes a layer, in multiples of the hidden size: an upper estimate."""
+"""Activations alive at once while a chunk passes a layer, in multiples of the hidden size: an upper estimate.
+
+Attention scores are not in it: Metal and CUDA never write them down, MLX's CPU backend does.
+"""
 
 SMALLEST_POOL_TOKENS: Final = 4096
 """A pool that cannot hold one sequence of this length is not worth loading a model for."""
@@ -89,8 +92,8 @@ def check_against_device(plan: MemoryPlan, *, working_set_bytes: int) -> str | N
     if wanted_bytes <= working_set_bytes:
         return None
     return (
-        f"the plan takes {_size(wanted_bytes)}, the device recommends at most {_size(working_set_bytes)}: "
-        f"a budget of {_size(max(plan.pool_bytes - (wanted_bytes - working_set_bytes), 0))} or less would fit"
+        f"the plan takes {size_text(wanted_bytes)}, the device recommends at most {size_text(working_set_bytes)}: "
+        f"a budget of {size_text(max(plan.pool_bytes - (wanted_bytes - working_set_bytes), 0))} or less would fit"
     )
 
 
@@ -140,28 +143,29 @@ def _scratch_bytes(preflight: Preflight) -> int:
 
 def _too_large(need: _Need, pool_bytes: int, limit_bytes: int, left_bytes: int) -> str:
     total_bytes = need.weights_bytes + need.fixed_bytes + pool_bytes
-    parts = f"{_size(need.weights_bytes)} weights, {_size(need.fixed_bytes)} runtime, {_size(pool_bytes)} pool"
+    weights, runtime, pool = (size_text(part) for part in (need.weights_bytes, need.fixed_bytes, pool_bytes))
     if left_bytes >= need.smallest_pool_bytes:
-        remedy = f"a budget of {_size(left_bytes)} or less fits"
+        remedy = f"a budget of {size_text(left_bytes)} or less fits"
     else:
         remedy = "a smaller or lower-bit version would fit, or memory that other programs give back"
+    lacking = size_text(total_bytes - limit_bytes)
     return (
-        f"{need.name} does not fit: it takes {_size(total_bytes)} ({parts}), "
-        f"{_size(total_bytes - limit_bytes)} more than the {_size(limit_bytes)} there are; {remedy}.{need.caveat}"
+        f"{need.name} does not fit: it takes {size_text(total_bytes)} ({weights} weights, {runtime} runtime, "
+        f"{pool} pool), {lacking} more than the {size_text(limit_bytes)} there are; {remedy}.{need.caveat}"
     )
 
 
 def _budget_too_small(need: _Need, pool_bytes: int) -> str:
     return (
-        f"{need.name} does not fit: a budget of {_size(pool_bytes)} cannot hold one sequence of "
-        f"{need.smallest_tokens:,} tokens, which takes {_size(need.smallest_pool_bytes)}.{need.caveat}"
+        f"{need.name} does not fit: a budget of {size_text(pool_bytes)} cannot hold one sequence of "
+        f"{need.smallest_tokens:,} tokens, which takes {size_text(need.smallest_pool_bytes)}.{need.caveat}"
     )
 
 
 def _acceptance(need: _Need, pool_bytes: int) -> str:
     sequence_bytes = need.sequence_bytes(need.context)
     if sequence_bytes == 0:
-        return f"{need.name} fits, with {_size(pool_bytes)} for contexts.{need.caveat}"
+        return f"{need.name} fits, with {size_text(pool_bytes)} for contexts.{need.caveat}"
     num_sequences = pool_bytes // sequence_bytes
     if num_sequences > 0:
         sequences = "sequence" if num_sequences == 1 else "sequences"
@@ -170,13 +174,15 @@ def _acceptance(need: _Need, pool_bytes: int) -> str:
         num_tokens = (pool_bytes - need.state_bytes) // need.kv_bytes_per_token
         held = (
             f"one sequence of up to {num_tokens:,} tokens; the full {need.context:,} would take "
-            f"{_size(sequence_bytes - pool_bytes)} more"
+            f"{size_text(sequence_bytes - pool_bytes)} more"
         )
-    return f"{need.name} fits, with {_size(pool_bytes)} for contexts: {held}.{need.caveat}"
+    return f"{need.name} fits, with {size_text(pool_bytes)} for contexts: {held}.{need.caveat}"
 
 
-def _size(num_bytes: int) -> str:
-    return f"{num_bytes / GIB:,.1f} GiB" if num_bytes >= GIB else f"{num_bytes / MIB:,.0f} MiB"
+def size_text(num_bytes: int) -> str:
+    if num_bytes >= GIB:
+        return f"{num_bytes / GIB:,.1f} GiB"
+    return f"{num_bytes / MIB:,.0f} MiB" if num_bytes >= MIB else f"{num_bytes / 1024:,.0f} KiB"
 
 
 def _cgroup_headrooms(own_cgroup: Path, root: Path) -> Iterator[int]:

@@ -10,20 +10,22 @@ import asyncio
 import logging
 import signal
 import socket
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import uvloop
 
+from engine.beginning import Beginning
 from engine.errors import EngineError
 from engine.http_server import make_http_server
 from engine.launch import bind, read_launch, remove_record, write_record
 from engine.server import Door, make_app
-from engine.startup import Beginning, CheckedModel, check_model
 from engine.wire import Launch, ModelStatus
 
 if TYPE_CHECKING:
+    from engine.startup import CheckedModel
     from engine.text.tokenizer import TextModel
     from engine.worker import Worker
 
@@ -74,6 +76,7 @@ class _Life:
         serving = asyncio.create_task(server.serve(sockets=[self._listener]), name="serve")
         serving.add_done_callback(lambda _: self._end())
         opening = asyncio.create_task(self._open(), name="open")
+        opening.add_done_callback(self._opened)
         try:
             await self._over.wait()
             self._door.is_stopping = True
@@ -96,16 +99,22 @@ class _Life:
         self._loop.call_soon_threadsafe(self._end, error)
 
     async def _open(self) -> None:
-        try:
-            checked = await self._loop.run_in_executor(
-                self._text_thread, check_model, self._launch, self._home, self._beginning.downloaded
-            )
-            await self._loop.run_in_executor(self._text_thread, _import_mlx)
-            self._start(checked)
-        except EngineError as refusal:
-            self._end(refusal)
+        checked = await self._loop.run_in_executor(
+            self._text_thread, _check, self._launch, self._home, self._beginning.downloaded
+        )
+        await self._loop.run_in_executor(self._text_thread, _import_mlx)
+        self._start(checked)
 
-    def _start(self, checked: CheckedModel) -> None:
+    def _opened(self, opening: "asyncio.Task[None]") -> None:
+        """An engine that cannot open must end: it would say that it is loading for ever."""
+        error = None if opening.cancelled() else opening.exception()
+        if isinstance(error, EngineError):
+            self._end(error)
+        elif error is not None:
+            logger.error("engine could not start", exc_info=error)
+            self._end(EngineError(f"the engine could not start: {type(error).__name__}: {error}"))
+
+    def _start(self, checked: "CheckedModel") -> None:
         from engine.intake import Intake  # MLX was imported on the text thread, so this takes no time
         from engine.model.loader import load
         from engine.text.tokenizer import load_text_model
@@ -134,6 +143,13 @@ class _Life:
             logger.error("worker did not end timeout_s=%.0f", WORKER_END_TIMEOUT_S)
 
 
+def _check(launch: Launch, home: Path, on_progress: Callable[[int, int], None]) -> "CheckedModel":
+    """On the text thread: the hub's library takes a second to import, which the record must not wait for."""
+    from engine.startup import check_model
+
+    return check_model(launch, home, on_progress)
+
+
 def _import_mlx() -> None:
     """On the text thread: a second or more that the loop must not stand still for."""
     import engine.intake
@@ -141,7 +157,7 @@ def _import_mlx() -> None:
     import engine.worker  # noqa: F401  # imported for the time it takes
 
 
-def _describe(checked: CheckedModel, text_model: "Future[TextModel]") -> ModelStatus:
+def _describe(checked: "CheckedModel", text_model: "Future[TextModel]") -> ModelStatus:
     """On the worker thread, when the weights are loaded. Raises Refused when the tokenizer could not be."""
     found = checked.preflight
     markup = text_model.result().markup

@@ -82,7 +82,7 @@ class PrefillPace:
     def observe(self, num_tokens: int, elapsed_ms: float, *, target_ms: float) -> None:
         """The short end of a prompt is slow by the token; it must not shrink the slices of the next prompt."""
         is_short_end = num_tokens < self.slice_tokens(target_ms) // 2 and elapsed_ms <= target_ms
-        if not is_short_end:
+        if self._tokens_per_ms is None or not is_short_end:
             self._tokens_per_ms = num_tokens / max(elapsed_ms, 0.001)
             self._last_tokens = max(num_tokens, SMALLEST_SLICE_TOKENS)
 

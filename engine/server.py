@@ -56,7 +56,8 @@ class Worker(Protocol):
     @property
     def snapshot(self) -> Status: ...
 
-    def submit(self, request: Request) -> None: ...
+    def submit(self, request: Request) -> None:
+        """Raises Stopping, and InvalidRequest when a request with this id is running."""
 
     def cancel(self, request_id: str) -> bool: ...
 
@@ -82,7 +83,6 @@ class Door:
         self._nonce = nonce
         self._on_shutdown = on_shutdown
         self._monotonic = monotonic
-        self._running: set[str] = set()
         self._status: tuple[Status, bytes] | None = None
         self.is_stopping = False
 
@@ -146,17 +146,10 @@ class Door:
         return Health(pid=os.getpid(), nonce=self._nonce, state=self._state, error=self._worker.snapshot.error)
 
     def _start(self, admitted: "Admitted", arrived_at: float) -> EventStream:
-        """Hand the request to the worker; raises InvalidRequest if one with its id is still running."""
+        """Hand the request to the worker, behind its first event."""
         asked = admitted.asked
-        if asked.id in self._running:
-            raise InvalidRequest("a request with this id is running", param="id")
-        stream = EventStream(
-            request_id=asked.id,
-            cancel=lambda: self._worker.cancel(asked.id),
-            ended=lambda: self._running.discard(asked.id),
-        )
+        stream = EventStream(request_id=asked.id, cancel=lambda: self._worker.cancel(asked.id))
         stream.put([Accepted(id=asked.id, prompt_tokens=len(admitted.prompt))])
-        self._running.add(asked.id)
         self._worker.submit(
             Request(
                 id=asked.id,

@@ -20,12 +20,11 @@ _encoder = msgspec.json.Encoder()
 
 
 class EventStream:
-    """An ASGI response. `cancel` is called once if the client leaves early; `ended` once, at the last event."""
+    """An ASGI response. `cancel` is called once, if the client leaves before the last event."""
 
-    def __init__(self, *, request_id: str, cancel: Callable[[], object], ended: Callable[[], None]) -> None:
+    def __init__(self, *, request_id: str, cancel: Callable[[], object]) -> None:
         self._request_id = request_id
         self._cancel = cancel
-        self._ended = ended
         self._loop = asyncio.get_running_loop()
         self._ready = asyncio.Event()
         self._pending: list[Event] = []
@@ -41,11 +40,10 @@ class EventStream:
         for event in events:
             if self._end is not None:
                 logger.error("event after the end id=%s event=%s", self._request_id, type(event).__name__)
-                return
+                break
             self._pending.append(event)
             if isinstance(event, (Finished, Failed)):
                 self._end = event
-                self._ended()
         self._ready.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

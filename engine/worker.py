@@ -211,15 +211,15 @@ class Worker:
         return self._prefill_caches
 
     def _emit(self, step: DecodedStep, began_at: float) -> None:
-        """Hand the tokens of a step to their requests, and count it."""
+        """Count a step that was just read, and hand its tokens to their requests."""
+        device_ms = (self._clock() - began_at) * 1000
+        self._counters.decoded(step.width, len(step.outcomes), device_ms)
         for outcome in step.outcomes:
             if isinstance(outcome.result, SampledToken):
                 self._take_token(outcome.request, outcome.result)
             else:
                 self._fail(outcome.request, outcome.result)
-        elapsed_ms = (self._clock() - began_at) * 1000
-        self._counters.decoded(step.width, len(step.outcomes), elapsed_ms)
-        self._scheduler.observe_decode(elapsed_ms)
+        self._scheduler.observe_decode((self._clock() - began_at) * 1000)
 
     # --- one request -------------------------------------------------------------------------------------------------
 

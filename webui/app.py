@@ -36,10 +36,10 @@ _NOT_ALLOWED: Final = Message("error.not_allowed_heading", "error.not_allowed", 
 _INTERNAL: Final = Message("error.internal", "error.internal_body", link="/", link_text="error.to_now")
 
 
-def make_app(*, control: ControlClient, sessions: Sessions, farewell: Farewell, health: Health, port: int) -> ASGIApp:
-    """The app behind its guard. Closing it closes `control` and stops `farewell`."""
-
-    watch = Watch(control)
+def make_app(
+    *, control: ControlClient, watch: Watch, sessions: Sessions, farewell: Farewell, health: Health, port: int
+) -> ASGIApp:
+    """The app behind its guard. Its end closes `control`, `watch` and `farewell`."""
 
     async def healthz(_: Request) -> Response:
         return Response(msgspec.json.encode(health), media_type="application/json")

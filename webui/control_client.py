@@ -23,10 +23,10 @@ Answer = TypeVar("Answer")
 class ControlClient:
     """HTTP+JSON to control's admin port on this machine. Every method raises ControlGone or ControlRefused."""
 
-    def __init__(self, home: Home, *, admin_port: int, host: str = "127.0.0.1") -> None:
+    def __init__(self, home: Home, *, admin_port: int) -> None:
         self._home = home
         # No proxy of the environment may come between two processes of one machine.
-        self._http = httpx.AsyncClient(base_url=f"http://{host}:{admin_port}", timeout=TIMEOUT_S, trust_env=False)
+        self._http = httpx.AsyncClient(base_url=f"http://127.0.0.1:{admin_port}", trust_env=False)
 
     async def close(self) -> None:
         await self._http.aclose()

@@ -24,6 +24,7 @@ from webui.errors import PortTaken
 from webui.farewell import Farewell
 from webui.home import Home
 from webui.sessions import Sessions
+from webui.watch import Watch
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _serve(place: Place, listener: socket.socket, record: ProcessRecord) -> None:
-    control = ControlClient(place.home, admin_port=place.admin_port, host=place.host)
+    control = ControlClient(place.home, admin_port=place.admin_port)
     sessions = Sessions(place.home.session_key(), port=record.port)
     server: uvicorn.Server | None = None
 
@@ -81,6 +82,7 @@ def _serve(place: Place, listener: socket.socket, record: ProcessRecord) -> None
 
     app = make_app(
         control=control,
+        watch=Watch(control),
         sessions=sessions,
         farewell=Farewell(place.home, leave),
         health=Health(name="webui", pid=record.pid, nonce=record.nonce),

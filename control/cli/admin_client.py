@@ -3,7 +3,7 @@
 It prints nothing and starts nothing.
 """
 
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -15,7 +15,7 @@ from engine.wire import ProcessRecord
 
 # A switch answers only after the new model's headers were read.
 TIMEOUT_S: Final = 90.0
-Kind = TypeVar("Kind", bound=msgspec.Struct)
+Answer = TypeVar("Answer", bound=msgspec.Struct)
 
 
 class AdminClient:
@@ -43,8 +43,8 @@ class AdminClient:
     def new_key(self, name: str, request_class: wire.RequestClass) -> wire.CreatedKey:
         return self._ask("POST", wire.KEYS, wire.CreatedKey, wire.NewKey(name=name, request_class=request_class))
 
-    def revoke_key(self, key_id: int) -> None:
-        self._ask("DELETE", wire.KEY.format(id=key_id), None)
+    def revoke_key(self, key_id: int) -> wire.KeyView:
+        return self._ask("DELETE", wire.KEY.format(id=key_id), wire.KeyView)
 
     def models(self) -> tuple[wire.ModelOnDisk, ...]:
         return self._ask("GET", wire.MODELS, wire.ModelList).models
@@ -52,7 +52,7 @@ class AdminClient:
     def login_link(self, *, valid_s: float) -> wire.LoginLink:
         return self._ask("POST", wire.LOGIN_LINKS, wire.LoginLink, wire.NewLoginLink(valid_s=valid_s))
 
-    def _ask(self, method: str, path: str, kind: Any, body: msgspec.Struct | None = None) -> Any:
+    def _ask(self, method: str, path: str, kind: type[Answer], body: msgspec.Struct | None = None) -> Answer:
         """Raises NotRunning when control does not answer, OrderRefused with its sentence when it refuses."""
         encoded = b"{}" if body is None else msgspec.json.encode(body)
         answer = ask(
@@ -67,7 +67,7 @@ class AdminClient:
             raise NotRunning
         if answer.status >= 400:
             raise OrderRefused(_sentence(answer.body))
-        return None if kind is None else msgspec.json.decode(answer.body, type=kind)
+        return msgspec.json.decode(answer.body, type=kind)
 
 
 def _sentence(body: bytes) -> str:

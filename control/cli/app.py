@@ -37,7 +37,7 @@ Force = Annotated[bool, typer.Option("--force", help="Do not wait for running re
 
 def main() -> None:
     """Entry point. Every refusal ends here, as its sentence and its exit code."""
-    # What a command has to say it says itself; the log lines of the modules that it shares with control are not for here.
+    # What a command has to say it says itself; the log lines of the modules it shares with control are not for here.
     logging.basicConfig(level=logging.ERROR, format="%(message)s")
     try:
         app()
@@ -64,10 +64,10 @@ def up(
     order = Order(_load_request(model, context, budget), opens_browser=not no_open, engine_command=engine_command)
     try:
         with LoadProgressLine() as line:
-            addresses = bring_up(place.settings, place.home, order, line.show)
+            ready = bring_up(place.settings, place.home, order, line.show)
     except StartFailed as error:
         raise StartFailed(f"{error}{console_hint(place.settings, place.home)}") from error
-    typer.echo(_json(addresses) if as_json else greeting(addresses))
+    typer.echo(_json(ready.addresses) if as_json else greeting(ready))
 
 
 @app.command("open")

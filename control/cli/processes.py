@@ -18,6 +18,7 @@ from control.log_files import last_line, open_log
 from engine.wire import ProcessRecord
 
 START_LIMIT_S: Final = 20.0
+END_LIMIT_S: Final = 8.0
 POLL_S: Final = 0.05
 
 
@@ -81,6 +82,16 @@ def wait_until_found(home: Home, name: ProcessName, child: subprocess.Popen[byte
     raise StartFailed(
         f"{name} (pid {child.pid}) did not answer within {START_LIMIT_S:.0f} s; see {home.log_file(name)}."
     )
+
+
+def end_child(child: subprocess.Popen[bytes]) -> None:
+    """End a process that this command has started, and reap it."""
+    child.terminate()
+    try:
+        child.wait(END_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
+        child.wait()
 
 
 def wait_for(condition: Callable[[], bool], limit_s: float) -> bool:

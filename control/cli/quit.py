@@ -1,6 +1,7 @@
 """`splash quit`: engine, then control, then the console; each proven gone. Works when control is dead, too.
 
-It ends verified processes only. `--force` also ends those of ours that hang: same pid, start time and port, and no answer.
+It ends verified processes only. `--force` also ends those of ours that hang: pid and start time are the record's, and
+the port is theirs or closed, but nobody answers.
 """
 
 from collections.abc import Callable

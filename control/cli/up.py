@@ -1,4 +1,4 @@
-"""`splash up`: bring control and the console up, load a model, and say where everything is. Repeating it changes nothing.
+"""`splash up`: bring control and the console up, load a model, say where everything is. Repeating it changes nothing.
 
 It stops nothing: what it can't reuse it names.
 """
@@ -15,6 +15,7 @@ import msgspec
 from control.cli.admin_client import AdminClient
 from control.cli.processes import (
     Found,
+    end_child,
     find,
     has_display,
     python_module,
@@ -31,6 +32,7 @@ from engine.wire import ProcessRecord
 POLL_S: Final = 0.1
 PRINTED_LINK_S: Final = 600.0
 OPENED_LINK_S: Final = 30.0
+DEMO_NOTE: Final = ", a demo with random weights: it writes nonsense. `splash load FOLDER` loads a real one"
 FIRST_KEY_NAME: Final = "default"
 # A process that was just told to end, or that is just starting, needs this long to become one or the other.
 SETTLE_LIMIT_S: Final = 5.0
@@ -55,8 +57,14 @@ class Addresses(msgspec.Struct, frozen=True, omit_defaults=True):
     key: str | None = None
 
 
-def up(settings: Settings, home: Home, order: Order, show: Callable[[EngineView], None]) -> Addresses:
-    """Everything runs when this returns. Raises CommandFailed; then what did start stays up, so that it can explain itself."""
+@dataclass(frozen=True, slots=True)
+class Ready:
+    addresses: Addresses
+    is_demo: bool
+
+
+def up(settings: Settings, home: Home, order: Order, show: Callable[[EngineView], None]) -> Ready:
+    """Everything runs when this returns. Raises CommandFailed; what did start then stays up, and can explain itself."""
     with home.only_one("up", wait=True):
         control, console = _start(settings, home, order.engine_command)
         client = AdminClient(home, control)
@@ -65,11 +73,13 @@ def up(settings: Settings, home: Home, order: Order, show: Callable[[EngineView]
             key = client.new_key(FIRST_KEY_NAME, "interactive").key
         client.load(order.load)
     overview = wait_until_loaded(client, show)
-    model = overview.engine.model.id if overview.engine.model is not None else overview.engine.model_name
+    model = overview.engine.model
     address = console_address(settings, console)
     # The link comes last: its time runs from now.
     link = login_link(client, address, opens_browser=order.opens_browser)
-    return Addresses(api=overview.api_base, console=address, login=link, model=model or "", key=key)
+    name = model.id if model is not None else overview.engine.model_name or ""
+    addresses = Addresses(api=overview.api_base, console=address, login=link, model=name, key=key)
+    return Ready(addresses, is_demo=model is not None and model.is_demo)
 
 
 def wait_until_loaded(client: AdminClient, show: Callable[[EngineView], None]) -> Overview:
@@ -117,11 +127,12 @@ def console_hint(settings: Settings, home: Home) -> str:
     return f"\nThe console is up at {console_address(settings, console.record)}; `splash open` gives a login link."
 
 
-def greeting(addresses: Addresses) -> str:
+def greeting(ready: Ready) -> str:
     """What a person reads when everything is up."""
-    shown_key = addresses.key or "$SPLASH_KEY"
+    addresses = ready.addresses
+    shown_key = addresses.key or "$KEY"
     lines = [
-        f"Splash is ready with {addresses.model}.",
+        f"Splash is ready with {addresses.model}{DEMO_NOTE if ready.is_demo else ''}.",
         "",
         f"  Console   {addresses.login}",
         f"  API base  {addresses.api}",
@@ -131,7 +142,7 @@ def greeting(addresses: Addresses) -> str:
     body = '{"model":"default","messages":[{"role":"user","content":"Hello"}]}'
     lines += [
         "",
-        f"  curl {addresses.api}/chat/completions -H 'Authorization: Bearer {shown_key}' \\",
+        f'  curl {addresses.api}/chat/completions -H "Authorization: Bearer {shown_key}" \\',
         f"    -H 'Content-Type: application/json' -d '{body}'",
     ]
     return "\n".join(lines)
@@ -141,11 +152,18 @@ def _start(settings: Settings, home: Home, engine_command: str | None) -> tuple[
     """Both processes, each reused when it is alive and ours. Both are started before either is waited for."""
     control, console = _find_settled(home, "control"), _find_settled(home, "webui")
     admin_port = control.record.port if control.is_ours and control.record is not None else settings.admin_port
-    control_child = None if control.is_ours else start_detached(home, "control", _control_command(engine_command))
-    console_child = (
-        None if console.is_ours else start_detached(home, "webui", _console_command(settings, home, admin_port))
-    )
-    return _record(home, control, control_child), _record(home, console, console_child)
+    children: dict[ProcessName, subprocess.Popen[bytes]] = {}
+    if not control.is_ours:
+        children["control"] = start_detached(home, "control", _control_command(engine_command))
+    if not console.is_ours:
+        children["webui"] = start_detached(home, "webui", _console_command(settings, home, admin_port))
+    try:
+        return _record(home, control, children), _record(home, console, children)
+    except BaseException:
+        # Nothing is left half-started: one of the two without the other explains nothing.
+        for child in children.values():
+            end_child(child)
+        raise
 
 
 def _find_settled(home: Home, name: ProcessName) -> Found:
@@ -177,8 +195,8 @@ def _console_command(settings: Settings, home: Home, admin_port: int) -> list[st
     )
 
 
-def _record(home: Home, found: Found, child: subprocess.Popen[bytes] | None) -> ProcessRecord:
-    if child is not None:
-        return wait_until_found(home, found.name, child)
+def _record(home: Home, found: Found, children: dict[ProcessName, subprocess.Popen[bytes]]) -> ProcessRecord:
+    if found.name in children:
+        return wait_until_found(home, found.name, children[found.name])
     assert found.record is not None
     return found.record

@@ -41,7 +41,7 @@ class ChatBody(msgspec.Struct):
     max_tokens: Annotated[int, msgspec.Meta(ge=-1)] | None = None
     max_completion_tokens: Annotated[int, msgspec.Meta(ge=-1)] | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
-    top_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
+    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
     top_k: Annotated[int, msgspec.Meta(ge=-1)] | None = None
     min_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=2)] | None = None
@@ -129,7 +129,8 @@ def _decode(body: bytes) -> ChatBody:
 
 def _field(sentence: str, path: str) -> str | None:
     """`messages[0].role` of msgspec's `$.messages[0].role`; what is missing stands in the sentence, not in the path."""
-    field = path.removeprefix(".")
+    # `[...]` stands for a key of the client's own.
+    field = path.removeprefix(".").partition("[...]")[0]
     if "missing required field" in sentence:
         missing = sentence.split("`")[1]
         return f"{field}.{missing}" if field else missing

@@ -35,9 +35,9 @@ class ChatStreamEncoder:
     def _frames(self, event: wire.AnyEvent) -> Iterator[bytes]:
         match event:
             case wire.TextDelta():
-                yield from self._delta({"content": event.text}, logprobs=_logprobs(event.logprobs))
+                yield from self._delta({"content": event.text}, logprobs=_logprobs(event.logprobs, ()))
             case wire.ReasoningDelta():
-                yield from self._delta({"reasoning_content": event.text})
+                yield from self._delta({"reasoning_content": event.text}, logprobs=_logprobs((), event.logprobs))
             case wire.ToolCallBegin():
                 self._calls_without_arguments.add(event.index)
                 function = {"name": event.name, "arguments": ""}
@@ -80,7 +80,8 @@ class ChatBodyEncoder:
         self._created = created
         self._text: list[str] = []
         self._reasoning: list[str] = []
-        self._logprobs: list[wire.TokenLogprob] = []
+        self._text_logprobs: list[wire.TokenLogprob] = []
+        self._reasoning_logprobs: list[wire.TokenLogprob] = []
         self._calls: dict[int, wire.ToolCallBegin] = {}
         self._arguments: dict[int, list[str]] = {}
 
@@ -89,9 +90,10 @@ class ChatBodyEncoder:
             match event:
                 case wire.TextDelta():
                     self._text.append(event.text)
-                    self._logprobs.extend(event.logprobs)
+                    self._text_logprobs.extend(event.logprobs)
                 case wire.ReasoningDelta():
                     self._reasoning.append(event.text)
+                    self._reasoning_logprobs.extend(event.logprobs)
                 case wire.ToolCallBegin():
                     self._calls[event.index] = event
                     self._arguments[event.index] = []
@@ -105,7 +107,7 @@ class ChatBodyEncoder:
         choice = {
             "index": 0,
             "message": self._message(),
-            "logprobs": _logprobs(self._logprobs),
+            "logprobs": _logprobs(self._text_logprobs, self._reasoning_logprobs),
             "finish_reason": finished.reason,
         }
         return msgspec.json.encode(
@@ -150,10 +152,14 @@ def _usage(usage: wire.Usage) -> dict[str, Any]:
     }
 
 
-def _logprobs(tokens: Sequence[wire.TokenLogprob]) -> dict[str, Any] | None:
-    if not tokens:
+def _logprobs(text: Sequence[wire.TokenLogprob], reasoning: Sequence[wire.TokenLogprob]) -> dict[str, Any] | None:
+    """What the model thought has a list of its own, as its text has."""
+    if not text and not reasoning:
         return None
-    return {"content": [_token_logprob(token) for token in tokens], "refusal": None}
+    logprobs: dict[str, Any] = {"content": [_token_logprob(token) for token in text], "refusal": None}
+    if reasoning:
+        logprobs["reasoning_content"] = [_token_logprob(token) for token in reasoning]
+    return logprobs
 
 
 def _token_logprob(token: wire.TokenLogprob) -> dict[str, Any]:

@@ -32,8 +32,11 @@ class Writer:
         """Request rows that could not be written since the start."""
 
     def record(self, row: RequestRow) -> None:
-        """Write a finished request; the same id twice is one row. Returns at once."""
-        self._thread.submit(self._record, row)
+        """Write a finished request; the same id twice is one row. Returns at once. After `close` the row is lost."""
+        try:
+            self._thread.submit(self._record, row)
+        except RuntimeError:
+            self._lose(row)
 
     async def write(self, job: Callable[[Connection], _Result]) -> _Result:
         """Do `job` in a transaction; return when it is on disk. Raises what it raises."""
@@ -49,8 +52,11 @@ class Writer:
         try:
             self._do(lambda connection: connection.execute(statement))
         except SQLAlchemyError:
-            self.losses += 1
-            logger.exception("request row lost id=%s losses=%d", row.id, self.losses)
+            self._lose(row)
+
+    def _lose(self, row: RequestRow) -> None:
+        self.losses += 1
+        logger.exception("request row lost id=%s losses=%d", row.id, self.losses)
 
     def _do(self, job: Callable[[Connection], _Result]) -> _Result:
         with self._engine.begin() as connection:

@@ -14,13 +14,13 @@ from huggingface_hub.errors import (
     GatedRepoError,
     HfHubHTTPError,
     HFValidationError,
+    IncompleteSnapshotError,
     LocalEntryNotFoundError,
-    OfflineModeIsEnabled,
     RepositoryNotFoundError,
 )
 from tqdm.auto import tqdm
 
-from engine.errors import ModelNotFound
+from engine.errors import ModelNotFound, NotDownloaded
 from engine.model.demo import DEMO_NAME, MARKER, ensure_demo
 
 OnProgress = Callable[[int, int], None]
@@ -49,13 +49,14 @@ def resolve(name: str, home: Path, *, may_download: bool = True, on_progress: On
     """Return the folder of the model `name`: `demo`, a folder, a name in the list of models, or a hub id `org/name`.
 
     The demo is made and a hub id is downloaded when it is not here yet; a broken download goes on where it stopped.
-    HF_ENDPOINT, HF_HUB_OFFLINE and HF_HOME hold. Raises ModelNotFound with one sentence.
+    HF_ENDPOINT, HF_HUB_OFFLINE and HF_HOME hold. Raises ModelNotFound with one sentence; its kind NotDownloaded when
+    only the leave to download is missing.
     """
     if name in _DEMO_NAMES:
         return ensure_demo(home)
     if name.startswith(("/", "~", ".")):
         return _existing_folder(name)
-    for folder in model_folders(home):
+    for folder in _placed_by_hand(home):
         if model_name(folder) == name:
             return folder
     if _HUB_ID.fullmatch(name):
@@ -76,12 +77,17 @@ def model_name(path: Path) -> str:
 
 def model_folders(home: Path, folders: Sequence[Path] = ()) -> Iterator[Path]:
     """Yield folders that have a config.json: home's, the hub's cache's, LM Studio's, and those in `folders`."""
-    yield from _with_config((home / "models").glob("*"))
+    yield from _placed_by_hand(home)
     yield from _with_config(_newest_snapshots(Path(constants.HF_HUB_CACHE)))
-    for lm_studio in LM_STUDIO_FOLDERS:
-        yield from _with_config(Path(lm_studio).expanduser().glob("*/*"))
     for folder in folders:
         yield from _with_config((folder, *folder.glob("*")))
+
+
+def _placed_by_hand(home: Path) -> Iterator[Path]:
+    """Folders that are whole as they stand. A snapshot in the hub's cache may be half of a download."""
+    yield from _with_config((home / "models").glob("*"))
+    for lm_studio in LM_STUDIO_FOLDERS:
+        yield from _with_config(Path(lm_studio).expanduser().glob("*/*"))
 
 
 def _existing_folder(name: str) -> Path:
@@ -108,16 +114,15 @@ def _newest_snapshots(cache: Path) -> Iterator[Path]:
 
 
 def _from_hub(name: str, *, may_download: bool, on_progress: OnProgress | None) -> Path:
-    is_partial = False
     try:
         return Path(snapshot_download(name, allow_patterns=list(WANTED_FILES), local_files_only=True))
     except LocalEntryNotFoundError as error:
-        is_partial = "incomplete" in type(error).__name__.lower()
+        is_partial = isinstance(error, IncompleteSnapshotError)
     except HFValidationError as error:
         raise ModelNotFound(f"{name} is not a hub id: {error}") from error
     here = f"{name} is only partly on this machine" if is_partial else f"{name} is not on this machine"
     if not may_download:
-        raise ModelNotFound(f"{here}; load it once to download it")
+        raise NotDownloaded(f"{here}; it is downloaded when it is loaded")
     try:
         return Path(snapshot_download(name, allow_patterns=list(WANTED_FILES), tqdm_class=_progress_class(on_progress)))
     except GatedRepoError as error:
@@ -126,8 +131,6 @@ def _from_hub(name: str, *, may_download: bool, on_progress: OnProgress | None) 
         ) from error
     except RepositoryNotFoundError as error:
         raise ModelNotFound(f"{here}, and {constants.ENDPOINT} has no public model of that name") from error
-    except OfflineModeIsEnabled as error:
-        raise ModelNotFound(f"{here}, and HF_HUB_OFFLINE forbids to download it") from error
     except HfHubHTTPError as error:
         raise ModelNotFound(f"{here}, and {constants.ENDPOINT} answered {error.response.status_code}") from error
     except (LocalEntryNotFoundError, OSError) as error:

@@ -5,15 +5,11 @@ that the preflight has checked, and runs no code that comes with a model.
 """
 
 import logging
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
-
-# transformers says on stderr that it found no PyTorch, which nothing here needs. It reads this when it is imported.
-os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 import mlx.core as mx
 from mlx.utils import tree_flatten

@@ -77,6 +77,9 @@ class Markup:
         return Markup(markers=markers, think_start=self.think_start, think_end=self.think_end, opens_in=self.opens_in)
 
 
+NO_MARKUP: Final = Markup(markers={})
+
+
 @dataclass(frozen=True, slots=True)
 class Span:
     """Text of one state; then, unless more of it follows, the marker that ended the state, and that marker's text."""

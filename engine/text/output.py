@@ -117,8 +117,7 @@ class TokenOutput:
         else:
             self._show(self._passage.push(rest), events)
         self._show(self._passage.end(at_marker=False), events)
-        if self._stops.found is None:
-            events.extend(self._stops.flush())
+        events.extend(self._stops.flush())
         return _joined(events)
 
     def _take(self, span: Span, events: list[Event]) -> None:

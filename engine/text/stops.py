@@ -34,6 +34,7 @@ class StopStrings:
             begin, self.found = match
             certain = self._release(begin)
             self._waiting.clear()
+            self._text = ""
             return certain
         return self._release(len(self._text) - num_withheld(self._text, self._stops))
 

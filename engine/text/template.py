@@ -7,17 +7,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from jinja2 import TemplateError
-
 from engine.errors import InvalidRequest
 from engine.text.markup import ANSWER, THOUGHT
 from engine.text.messages import Turn, as_functions, as_turns, forms
 from engine.text.prompts import check_prompt, offered_tools
 from engine.text.tokenizer import TextModel
 from engine.wire import Message, Prompt
-
-# What templates raise on messages that they do not expect: `raise_exception` mostly, else an accident of their code.
-TEMPLATE_ERRORS = (TemplateError, ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 _LONGEST_COMPLAINT = 300
 
@@ -26,11 +21,13 @@ _LONGEST_COMPLAINT = 300
 class Rendered:
     """A prompt as the model reads it. `state` is where it leaves the model (`engine.text.markup`).
 
+    `has_markup`: thoughts and calls are to be told apart in the output; after plain text or tokens all of it is text.
     `continues_text`: the output goes on in the middle of running text. `tools` are those that were offered.
     """
 
     tokens: tuple[int, ...]
     state: str
+    has_markup: bool
     continues_text: bool
     tools: tuple[dict[str, Any], ...] = ()
 
@@ -44,7 +41,7 @@ def render(prompt: Prompt, model: TextModel) -> Rendered:
         tokens = tuple(model.tokenizer.encode(prompt.text))
         if not tokens:
             raise InvalidRequest("the tokenizer makes no token of the prompt", param="prompt.text")
-        return Rendered(tokens, ANSWER, continues_text=True)
+        return Rendered(tokens, ANSWER, has_markup=False, continues_text=True)
     return _of_messages(prompt, prompt.messages or (), model)
 
 
@@ -55,7 +52,7 @@ def _of_tokens(tokens: tuple[int, ...], model: TextModel) -> Rendered:
                 f"token {token} is not in the model's vocabulary of {model.vocabulary_size}",
                 param=f"prompt.tokens[{position}]",
             )
-    return Rendered(tokens, ANSWER, continues_text=True)
+    return Rendered(tokens, ANSWER, has_markup=False, continues_text=True)
 
 
 def _of_messages(prompt: Prompt, messages: Sequence[Message], model: TextModel) -> Rendered:
@@ -69,7 +66,7 @@ def _of_messages(prompt: Prompt, messages: Sequence[Message], model: TextModel) 
     if not tokens:
         raise InvalidRequest("the chat template made an empty prompt of the messages", param="prompt.messages")
     state = _state_after(text, turns[-1] if prompt.continue_last else None, model)
-    return Rendered(tokens, state, continues_text=prompt.continue_last, tools=tuple(tools))
+    return Rendered(tokens, state, has_markup=True, continues_text=prompt.continue_last, tools=tuple(tools))
 
 
 def _template_arguments(prompt: Prompt, tools: list[dict[str, Any]]) -> dict[str, Any]:
@@ -91,7 +88,7 @@ def _render(turns: list[Turn], tokenizer: Any, arguments: dict[str, Any]) -> str
     for form in forms(turns):
         try:
             text = str(tokenizer.apply_chat_template(form, tokenize=False, **arguments))
-        except TEMPLATE_ERRORS as error:
+        except Exception as error:  # a template is the model's own code, and raises what it likes
             complaint = complaint or error
             continue
         # Some templates do not refuse a system message that they do not expect, but leave it out.
@@ -101,8 +98,10 @@ def _render(turns: list[Turn], tokenizer: Any, arguments: dict[str, Any]) -> str
 
 
 def _first_line(complaint: Exception | None) -> str:
-    lines = str(complaint).strip().splitlines() if complaint is not None else []
-    return lines[0][:_LONGEST_COMPLAINT] if lines else "it leaves some of them out"
+    if complaint is None:
+        return "it leaves a system message out"
+    lines = str(complaint).strip().splitlines()
+    return lines[0][:_LONGEST_COMPLAINT] if lines else type(complaint).__name__
 
 
 def _state_after(text: str, continued: Turn | None, model: TextModel) -> str:

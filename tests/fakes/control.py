@@ -55,7 +55,7 @@ def engine(state: wire.EngineState = "ready", **changes: object) -> wire.EngineV
         pid=None if state == "unloaded" else 4242,
         port=None if state == "unloaded" else 18_081,
         model_name=None if state == "unloaded" else MODEL.id,
-        since_s=4_212.0,
+        since_s=time.time() - 4_212.0,
         model=MODEL if is_loaded else None,
         layout=wire.LayoutStatus(kind="rows", reason="ragged equals plain within 0.02") if is_loaded else None,
         self_tests=(
@@ -116,7 +116,9 @@ def decoding(number: int = 4809, *, slot: int = 2, output: int = 812, key: str =
     )
 
 
-def waiting(number: int, position: int, *, phase: wire.RequestPhase = "waiting", waited_s: float = 14.0) -> wire.Waiting:
+def waiting(
+    number: int, position: int, *, phase: wire.RequestPhase = "waiting", waited_s: float = 14.0
+) -> wire.Waiting:
     return wire.Waiting(
         id=f"r{number}",
         number=number,
@@ -189,7 +191,7 @@ def finished(number: int, outcome: wire.Outcome = "completed", *, error_code: st
 
 @dataclass(slots=True)
 class FakeControl:
-    """`orders` are (method, path, body) of everything that was not a question. `is_silent`: answers 503 without a reason."""
+    """`orders` are (method, path, body) of what was not a question. `is_silent`: answers 503 without a reason."""
 
     overview: wire.Overview = field(default_factory=overview)
     requests: tuple[wire.RequestRow, ...] = ()
@@ -202,6 +204,12 @@ class FakeControl:
     port: int = 0
     _server: uvicorn.Server | None = None
     _thread: threading.Thread | None = None
+
+    def reset(self) -> None:
+        """As new; the socket stays."""
+        self.overview, self.requests, self.models = overview(), (), ()
+        self.keys, self.links, self.orders = [], set(), []
+        self.refusal, self.is_silent = None, False
 
     def start(self) -> None:
         """Serve from a thread of its own, on a free port."""

@@ -1,14 +1,23 @@
 """Fixtures of the stories: a whole Splash per test, and its end."""
 
+import json
+
 import pytest
 
 from tests.story.stack import Stack, fake_engine
 
+SLOWLY = {
+    "match": "slowly",
+    "steps": [{"prefill": {"total": 40}}, {"tokens": {"text": "drip " * 20_000, "per_second": 50}}],
+}
+
 
 @pytest.fixture
 def stack(tmp_path):
-    """With the scripted engine: quick to start, and it says what a script tells it to."""
-    stack = Stack(tmp_path / "home", engine_command=fake_engine())
+    """With the scripted engine: quick to start; it echoes, and answers "slowly" with 50 words a second, for minutes."""
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps([SLOWLY]))
+    stack = Stack(tmp_path / "home", engine_command=fake_engine(script))
     yield stack
     stack.clean_up()
 

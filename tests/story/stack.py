@@ -1,4 +1,7 @@
-"""A whole Splash of its own for a test: temporary home, free ports, the real command line; it ends only what its home's records name."""
+"""A whole Splash of its own for a test: temporary home, free ports, the real command line.
+
+It ends only what the records of its home name.
+"""
 
 import json
 import os
@@ -41,6 +44,7 @@ class Stack:
         self.ports = dict(zip(PORT_KEYS, free_ports(len(PORT_KEYS)), strict=True))
         self.engine_command = engine_command
         self.key: str | None = None
+        self._children: list[subprocess.Popen[bytes]] = []
 
     @property
     def environment(self) -> dict[str, str]:
@@ -120,9 +124,9 @@ class Stack:
         return record
 
     def start(self, name: ProcessName, *arguments: str) -> subprocess.Popen[bytes]:
-        """Start `python -m NAME` alone, as a person would who debugs it. `splash quit` and the clean-up find it by its record."""
+        """Start `python -m NAME` alone, as a person would who debugs it; it is found by its record like the others."""
         with self.home.log_file(name).open("ab") as log:
-            return subprocess.Popen(
+            child = subprocess.Popen(
                 [sys.executable, "-m", name, *arguments],
                 env=self.environment,
                 cwd=self.home.root,
@@ -131,6 +135,8 @@ class Stack:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+        self._children.append(child)
+        return child
 
     def start_control(self) -> subprocess.Popen[bytes]:
         hidden = [] if self.engine_command is None else ["--engine-command", self.engine_command]
@@ -148,6 +154,8 @@ class Stack:
                 with suppress(ProcessLookupError):
                     os.kill(record.pid, signal.SIGKILL)
                 wait_until(lambda record=record: live_process(record) is None, f"{name} to be gone")
+        for child in self._children:
+            child.wait(PATIENCE_S)
 
 
 def fake_engine(script: Path | None = None) -> str:

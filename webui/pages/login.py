@@ -34,11 +34,15 @@ async def log_in(request: Request) -> Response:
     try:
         await console_of(request).control.redeem(token)
     except ControlRefused as refusal:
+        if refusal.status != 404:
+            raise
         logger.warning("login refused code=%s", refusal.code)
         return await message(request, LINK_USED, status=403)
     except ControlGone:
         return await message(request, GATEWAY_GONE, status=502)
     logger.info("logged in")
+    # Whoever comes in sees the present, not what another tab saw half a second ago.
+    console_of(request).watch.forget()
     response = see_other("/")
     console_of(request).sessions.begin(response)
     return response

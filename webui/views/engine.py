@@ -11,8 +11,10 @@ from webui.text import Text
 from webui.views.shell import STATE_TEXT, load_fraction, load_left_s, num_running
 from webui.watch import Seen
 
-# An engine process exists in these states: it can be stopped.
+# An engine process exists, or is about to: it can be stopped.
 _LIVING: frozenset[EngineState] = frozenset({"loading", "ready", "draining", "stopping"})
+# Nothing is there to unload, or it is on its way out. Unloading a crashed engine calls off its next start.
+_NOTHING_TO_UNLOAD: frozenset[EngineState] = frozenset({"unloaded", "stopping"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ def engine_card(overview: Overview | None, text: Text) -> EngineCard:
         lead=text("engine.empty") if engine.state == "unloaded" else "",
         error=engine.error,
         load=_load_bar(engine, text) if engine.state == "loading" else None,
-        facts=_facts(engine, text),
+        facts=_facts(overview, text),
     )
 
 
@@ -81,7 +83,8 @@ def orders(seen: Seen, text: Text) -> Orders:
     running = num_running(overview) if overview is not None else 0
     waiting = len(overview.waiting) if overview is not None else 0
     can_order = seen.is_current and overview is not None and not overview.quitting
-    is_living = overview is not None and overview.engine.state in _LIVING
+    engine = overview.engine if overview is not None else None
+    is_living = engine is not None and (engine.state in _LIVING or engine.pid is not None)
     finish = text.count("effect.finish", running) if running else text("effect.none_running")
     cut = text.count("effect.cut", running) if running else text("effect.none_running")
     wait_on = text.count("effect.wait_on", waiting) if waiting else ""
@@ -89,9 +92,9 @@ def orders(seen: Seen, text: Text) -> Orders:
     told = text.count("effect.told", waiting) if waiting else ""
     return Orders(
         can_load=can_order,
-        can_unload=can_order and is_living and overview is not None and overview.engine.state != "stopping",
+        can_unload=can_order and engine is not None and engine.state not in _NOTHING_TO_UNLOAD,
         can_force=can_order and is_living,
-        can_restart=can_order and overview is not None and overview.engine.state != "unloaded",
+        can_restart=can_order and engine is not None and engine.state != "unloaded",
         load_effect=_join(finish if is_living else "", wait_on, text("effect.then_load")),
         unload_effect=_join(finish, wait_load, text("effect.then_unload")),
         force_effect=_join(cut, wait_load, text("effect.then_force")),
@@ -101,10 +104,13 @@ def orders(seen: Seen, text: Text) -> Orders:
     )
 
 
-def _facts(engine: EngineView, text: Text) -> tuple[Fact, ...]:
+def _facts(overview: Overview, text: Text) -> tuple[Fact, ...]:
+    engine = overview.engine
+    # Both are the clock of control: the console's own may differ by a question's time.
+    state_age_s = overview.sampled_at_s - engine.since_s
     facts = [
         Fact(text("fact.state"), text(STATE_TEXT[engine.state]), text("fact.state_hint")),
-        Fact(text("fact.since"), numbers.span(text, engine.since_s), text("fact.since_hint")),
+        Fact(text("fact.since"), numbers.span(text, state_age_s), text("fact.since_hint")),
     ]
     model = engine.model
     if model is not None:

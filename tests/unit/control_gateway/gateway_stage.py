@@ -10,7 +10,7 @@ import httpx
 import msgspec
 import uvicorn
 from starlette.applications import Starlette
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
@@ -41,10 +41,21 @@ TIMINGS = wire.Timings(wait_ms=1.0, prefill_ms=20.0, decode_ms=30.0, first_emiss
 FINISHED = wire.Finished(reason="stop", usage=USAGE, timings=TIMINGS)
 
 
-class NoSignals(uvicorn.Server):
+class TestServer(uvicorn.Server):
+    """Leaves the signals of the test process alone, and sees at once that it shall end."""
+
+    __test__ = False
+
+    def __init__(self, config) -> None:
+        super().__init__(config)
+        self.ending = asyncio.Event()
+
     @contextlib.contextmanager
     def capture_signals(self):
         yield
+
+    async def main_loop(self) -> None:
+        await self.ending.wait()
 
 
 @contextlib.asynccontextmanager
@@ -55,14 +66,13 @@ async def serving(make_app: Callable[[int], object]) -> AsyncIterator[int]:
     config = uvicorn.Config(
         make_app(port), lifespan="off", ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=1
     )
-    server = NoSignals(config)
+    server = TestServer(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))
-    while not server.started:
-        await asyncio.sleep(0.005)
+    await eventually(lambda: server.started)
     try:
         yield port
     finally:
-        server.should_exit = True
+        server.ending.set()
         await task
         listener.close()
 
@@ -95,6 +105,7 @@ class ScriptedEngine:
     cancelled: list[str] = field(default_factory=list)
     prompt_tokens: int = 7
     refusal: wire.ErrorAnswer | None = None
+    count_opened: asyncio.Event | None = None
 
     def app(self, _port: int = 0) -> Starlette:
         return Starlette(
@@ -107,7 +118,10 @@ class ScriptedEngine:
         )
 
     async def _generate(self, scope, receive, send) -> None:
-        request = msgspec.json.decode(await Request(scope, receive).body(), type=wire.GenerateRequest)
+        try:
+            request = msgspec.json.decode(await Request(scope, receive).body(), type=wire.GenerateRequest)
+        except ClientDisconnect:
+            return
         self.received.append(request)
         if self.refusal is not None:
             await Response(msgspec.json.encode(self.refusal), status_code=400)(scope, receive, send)
@@ -135,6 +149,8 @@ class ScriptedEngine:
 
     async def _count(self, request: Request) -> Response:
         self.counted.append(msgspec.json.decode(await request.body(), type=wire.CountRequest))
+        if self.count_opened is not None:
+            await self.count_opened.wait()
         answer = wire.CountAnswer(prompt_tokens=self.prompt_tokens, maximum_context_tokens=4096)
         return Response(msgspec.json.encode(answer))
 
@@ -193,10 +209,12 @@ class Stage:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/v1"
 
-    async def rows(self):
-        """All rows, the oldest first; waits for the writer."""
-        await self.writer.write(lambda connection: None)
-        return list(reversed(await self.questions.recent_requests(1000)))
+    async def rows(self, num_rows=1):
+        """All rows, the oldest first, when there are so many: one is written just after its client has the answer."""
+        async with asyncio.timeout(3):
+            while len(rows := await self.questions.recent_requests(1000)) < num_rows:  # noqa: ASYNC110  # no event tells
+                await asyncio.sleep(0.005)
+        return list(reversed(rows))
 
 
 @contextlib.asynccontextmanager
@@ -229,7 +247,10 @@ async def staged(
                 lambda port: public_api(keys=keys, relay=relay, source=source, hosts=loopback_hosts(port), **api)
             ) as port,
             httpx.AsyncClient(
-                base_url=f"http://127.0.0.1:{port}", headers={"authorization": f"Bearer {key}"}, trust_env=False
+                base_url=f"http://127.0.0.1:{port}",
+                headers={"authorization": f"Bearer {key}"},
+                trust_env=False,
+                verify=False,
             ) as client,
         ):
             source.engine = EngineClient(port=engine_port, secret=SECRET)
@@ -253,8 +274,19 @@ def chunks(text: str) -> list[dict]:
     return [msgspec.json.decode(frame) for frame in frames if frame != "[DONE]"]
 
 
+def assert_refused(answer, status, code):
+    assert answer.status_code == status
+    error = answer.json()["error"]
+    assert set(error) == {"message", "type", "param", "code"}
+    assert error["code"] == code
+    assert error["message"]
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["x-request-id"]
+    assert "access-control-allow-origin" not in answer.headers
+
+
 async def eventually(claim: Callable[[], bool], *, within_s: float = 3.0) -> None:
-    """Until `claim` holds; for what happens on the other side of a socket."""
+    """Until `claim` holds."""
     async with asyncio.timeout(within_s):
-        while not claim():
+        while not claim():  # noqa: ASYNC110  # what is waited for has no event: it happens behind a socket
             await asyncio.sleep(0.005)

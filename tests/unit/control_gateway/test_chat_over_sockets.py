@@ -116,6 +116,20 @@ async def test_log_probabilities_come_both_ways(stage, sdk):
     assert stage.engine.received[0].sampling.logprobs == 2
 
 
+async def test_log_probabilities_of_the_thought_have_a_list_of_their_own(stage, sdk):
+    token = wire.TokenLogprob(token="so", bytes=(115, 111), logprob=-0.25)
+    stage.engine.scripts = [says(wire.ReasoningDelta(text="so", logprobs=(token,)))]
+
+    answer = await sdk.chat.completions.create(**chat_body(), logprobs=True)
+    stream = await sdk.chat.completions.create(**chat_body(), logprobs=True, stream=True)
+    streamed = [part.choices[0].logprobs async for part in stream]
+
+    expected = [{"token": "so", "bytes": [115, 111], "logprob": -0.25, "top_logprobs": []}]
+    assert answer.choices[0].logprobs.content == []
+    assert answer.choices[0].logprobs.reasoning_content == expected
+    assert [each.reasoning_content for each in streamed if each is not None] == [expected]
+
+
 async def test_a_stream_is_data_frames_only_and_ends_with_done(stage):
     answer = await stage.client.post("/v1/chat/completions", json=chat_body(stream=True))
 

@@ -1,4 +1,4 @@
-"""The life of a request over real sockets: waits, heartbeats, clients that leave, engines that die, people who cancel."""
+"""The life of a request over real sockets: waits, heartbeats, clients that leave, engines that die."""
 
 import asyncio
 import contextlib
@@ -48,10 +48,17 @@ async def dies_after_a_word(request):
     raise Died
 
 
+def reached(stage, phase) -> bool:
+    """The engine has said so: admission alone is a prefill too, before the engine knows of it."""
+    return any(slot and slot.phase == phase and slot.prefilled_tokens > 0 for slot in stage.relay.slots())
+
+
 @contextlib.asynccontextmanager
 async def asking(stage, **fields):
     """A client with a request under way; leaving closes its connection."""
-    async with httpx.AsyncClient(base_url=stage.url, headers={"x-api-key": stage.key}, trust_env=False) as client:
+    async with httpx.AsyncClient(
+        base_url=stage.url, headers={"x-api-key": stage.key}, verify=False, trust_env=False
+    ) as client:
         task = asyncio.create_task(client.post("/chat/completions", json=chat_body(**fields), timeout=30))
         try:
             yield task
@@ -61,7 +68,6 @@ async def asking(stage, **fields):
 
 
 async def the_only_row(stage):
-    await eventually(lambda: not stage.line.running and not stage.line.waiting)
     [row] = await stage.rows()
     return row
 
@@ -143,10 +149,10 @@ async def test_a_full_line_is_429_with_retry_after(tmp_path):
         async with asking(stage, stream=True):
             await eventually(lambda: len(stage.line.waiting) == 1)
             refused = await stage.client.post(PATH, json=chat_body(stream=True))
-        await eventually(lambda: not stage.line.waiting)
-        rows = await stage.rows()
+        rows = await stage.rows(2)
 
     assert refused.status_code == 429
+    assert len(stage.engine.counted) == 1
     assert refused.headers["retry-after"] == "10"
     assert refused.json()["error"]["code"] == "rate_limit_exceeded"
     assert [(row.outcome, row.error_code) for row in rows] == [
@@ -190,17 +196,31 @@ async def test_a_client_that_leaves_the_line_is_gone_within_a_second(tmp_path, i
     assert len(stage.engine.received) == (0 if is_held else 1)
 
 
+async def test_a_client_that_leaves_while_it_is_counted_is_gone_within_a_second(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.engine.count_opened = asyncio.Event()
+        async with asking(stage, stream=True):
+            await eventually(lambda: len(stage.engine.counted) == 1)
+
+        async with asyncio.timeout(1):
+            row = await the_only_row(stage)
+        stage.engine.count_opened.set()
+
+    assert (row.outcome, row.error_code) == ("cancelled", "client_gone")
+    assert stage.engine.received == []
+
+
 @pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize("phase", ["prefill", "decode"])
 async def test_a_client_that_leaves_the_engine_frees_its_slot_within_a_second(tmp_path, is_stream, phase):
     async with staged(tmp_path, concurrency=1) as stage:
         stage.engine.scripts = [in_prefill() if phase == "prefill" else in_decode(), says(wire.TextDelta(text="next"))]
         async with asking(stage, stream=is_stream):
-            await eventually(lambda: any(slot and slot.phase == phase for slot in stage.relay.slots()))
+            await eventually(lambda: reached(stage, phase))
 
         await eventually(lambda: not stage.line.running and len(stage.engine.cancelled) == 1, within_s=1)
         after = await stage.client.post(PATH, json=chat_body())
-        rows = await stage.rows()
+        rows = await stage.rows(2)
 
     assert after.json()["choices"][0]["message"]["content"] == "next"
     assert stage.engine.cancelled == [stage.engine.received[0].id]
@@ -266,6 +286,57 @@ async def test_a_request_that_kills_two_engines_gets_no_third(tmp_path):
     assert answer.status_code == 503
     assert answer.json()["error"]["code"] == "engine_died"
     assert len(stage.engine.received) == 2
+
+
+async def test_a_failure_that_may_pass_before_anything_was_sent_runs_again(tmp_path):
+    async def stops(request):
+        yield [*accepted(request), wire.Failed(code="stopping", message="bye", retryable=True)]
+
+    async with staged(tmp_path, notice_limit_s=0.05) as stage:
+        stage.engine.scripts = [stops, says(wire.TextDelta(text="whole"))]
+        answer = await stage.client.post(PATH, json=chat_body(stream=True))
+
+    assert [chunk["choices"][0]["delta"].get("content") for chunk in chunks(answer.text)] == ["", "whole", None]
+
+
+async def test_what_the_engine_cancels_by_itself_is_told(tmp_path):
+    async with staged(tmp_path) as stage:
+        stage.engine.scripts = [says(wire.TextDelta(text="a"), finished=wire.Finished(reason="cancelled"))]
+        answer = await stage.client.post(PATH, json=chat_body(stream=True))
+
+    assert chunks(answer.text)[-1]["error"]["code"] == "request_cancelled"
+
+
+async def test_an_engine_that_cannot_count_now_does_not_refuse(tmp_path):
+    async with staged(tmp_path) as stage:
+        engine = stage.source.engine
+        stage.source.engine = EngineClient(port=1, secret="")
+        stage.line.hold()
+        async with asking(stage) as answering:
+            await eventually(lambda: len(stage.line.waiting) == 1)
+            stage.source.engine = engine
+            stage.line.open()
+            answer = await answering
+
+    assert answer.status_code == 200
+    assert stage.engine.counted == []
+
+
+async def test_an_overflow_that_is_found_late_is_a_typed_stream_error(tmp_path):
+    async with staged(tmp_path, grace_s=0.01) as stage:
+        engine, stage.source.engine = stage.source.engine, None
+        stage.line.hold()
+        stage.engine.refusal = wire.ErrorAnswer(
+            code="context_length_exceeded", message="no", prompt_tokens=9000, maximum_context_tokens=4096
+        )
+        async with stage.client.stream("POST", PATH, json=chat_body(stream=True)) as answer:
+            stage.source.engine = engine
+            stage.line.open()
+            text = (await answer.aread()).decode()
+
+    [error] = chunks(text)
+    assert error["error"]["code"] == "context_length_exceeded"
+    assert "9000 tokens > 4096 maximum" in error["error"]["message"]
 
 
 async def test_a_refused_connection_is_no_run(tmp_path):
@@ -376,7 +447,7 @@ async def test_many_at_once_are_all_answered_once_and_have_a_row_each(tmp_path):
         answers = await asyncio.gather(
             *(stage.client.post(PATH, json=chat_body(stream=n % 2 == 0), timeout=30) for n in range(40))
         )
-        rows = await stage.rows()
+        rows = await stage.rows(40)
 
     assert all(answer.status_code == 200 for answer in answers)
     assert sorted(row.number for row in rows) == list(range(1, 41))

@@ -1,4 +1,4 @@
-"""Real little processes that answer /healthz, or refuse to: identity and ending are about processes, so nothing is faked."""
+"""Little processes that answer /healthz, or refuse to: identity and ending are about processes, so these are real."""
 
 import subprocess
 import sys

@@ -55,8 +55,8 @@ def test_an_ipv6_loopback_address_is_bracketed_in_the_api_base(home):
         (None, {"SPLASH_API_PORT": "65536"}, "is not a port"),
         (None, {"SPLASH_API_PORT": ""}, "is not a port"),
         (None, {"SPLASH_API_PORT": "18084"}, "SPLASH_API_PORT and SPLASH_ADMIN_PORT are both 18084"),
-        (None, {"SPLASH_HOST": "localhost"}, "not a numeric address"),
-        (None, {"SPLASH_HOST": "0.0.0.0"}, "not a loopback address"),
+        (None, {"SPLASH_HOST": "localhost"}, "neither 127.0.0.1 nor ::1"),
+        (None, {"SPLASH_HOST": "0.0.0.0"}, "SPLASH_HOST=0.0.0.0"),
         (None, {"SPLASH_HOME": " "}, "SPLASH_HOME is empty"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Tiny models with random weights of each kind that the engine must serve, as mlx-lm builds them. No tokenizer, no files."""
+"""Tiny models with random weights of each kind that the engine must serve, as mlx-lm builds them. No files."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ KINDS = {"dense": DENSE, "hybrid": HYBRID, "sliding": SLIDING}
 
 
 def initial_weight(path: str, parameter: mx.array) -> mx.array:
-    """Random, but so that attention and recurrent state carry information far enough to be missed when they are wrong."""
+    """Random, but so that attention and recurrent state carry information far enough to be missed when wrong."""
     if parameter.ndim >= 2:
         deviation = 0.5 if path.endswith("conv1d.weight") else 0.02 if "embed" in path else parameter.shape[-1] ** -0.5
         return mx.random.normal(parameter.shape) * deviation

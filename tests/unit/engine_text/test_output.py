@@ -52,6 +52,12 @@ def test_a_thought_that_is_cut_off_keeps_its_last_characters():
     assert played.finish == Finish("length")
 
 
+def test_a_thought_that_is_cut_off_keeps_the_newline_at_its_end():
+    played = Played(["hmm", "\n"], state=THOUGHT, ends_by_itself=False)
+
+    assert played.thought == "hmm\n"
+
+
 def test_reasoning_tokens_are_those_of_the_thought_and_its_markers():
     played = Played(["<think>", "a", "b", "</think>", "c", "d"])
 
@@ -79,6 +85,13 @@ def test_a_client_that_wants_one_call_gets_one_and_the_output_is_complete_there(
     assert len(played.calls) == 1
     assert played.num_pushed == 1
     assert played.finish == Finish("tool_calls")
+
+
+def test_the_one_call_comes_out_even_behind_withheld_text():
+    played = Played(["now\n", CALL_TEXT], stops=["\n\n"], parallel=False)
+
+    assert played.text == "now\n"
+    assert len(played.calls) == 1
 
 
 def test_a_call_that_does_not_parse_is_given_out_as_text():
@@ -118,6 +131,13 @@ def test_a_call_that_is_cut_off_is_text():
     assert played.finish == Finish("length")
 
 
+def test_a_call_that_is_cut_off_before_its_end_marker_is_text_even_if_it_would_parse():
+    played = Played([CALL_TEXT.removesuffix("</tool_call>")], ends_by_itself=False)
+
+    assert played.calls == []
+    assert played.text == CALL_TEXT.removesuffix("</tool_call>")
+
+
 def test_a_model_that_ends_without_closing_its_last_call_still_made_it():
     played = Played([CALL_TEXT.removesuffix("</tool_call>")])
 
@@ -136,10 +156,13 @@ def test_where_no_tools_were_offered_a_call_is_text_and_is_not_withheld():
 def test_a_model_without_an_end_marker_may_make_its_call_last():
     markup = Markup(markers={ANSWER: (Marker("[CALL]", "tool"),)}, call_start="[CALL]")
 
-    played = Played(["ok[CALL]", '{"name": "weather"}'], markup=markup)
+    pieces = ["ok[CALL]", '{"name": "weather"}']
+    played, cut_off = Played(pieces, markup=markup), Played(pieces, markup=markup, ends_by_itself=False)
 
     assert played.text == "ok"
     assert played.calls == [("call_0", "weather", "{}")]
+    assert cut_off.calls == played.calls
+    assert cut_off.finish == Finish("length")
 
 
 def test_text_in_a_message_header_is_not_shown_but_a_bad_call_in_it_is():

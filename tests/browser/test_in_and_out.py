@@ -1,0 +1,148 @@
+import http.server
+import threading
+
+import pytest
+
+
+@pytest.fixture
+def other_site():
+    """A page of another site with a link; `localhost` is another site than 127.0.0.1."""
+
+    class Page(http.server.BaseHTTPRequestHandler):
+        link = ""
+
+        def do_GET(self):
+            body = f'<link rel="icon" href="data:,"><a href="{type(self).link}">open</a>'.encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *arguments):
+            pass
+
+    server = http.server.HTTPServer(("127.0.0.1", 0), Page)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield Page, f"http://localhost:{server.server_port}/"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_a_link_from_the_terminal_opens_the_page(console, pages):
+    page = pages.open(console.link())
+
+    assert page.url == f"{console.address}/"
+    assert page.inner_text("#state-word") == "ready"
+
+
+def test_a_link_clicked_on_another_site_opens_the_page_too(console, pages, other_site):
+    site, address = other_site
+    site.link = console.link()
+    page = pages.open(address)
+
+    page.click("text=open")
+
+    page.wait_for_selector("#state-word >> text=ready")
+
+
+def test_a_bookmark_clicked_on_another_site_finds_its_session(console, pages, other_site):
+    site, address = other_site
+    page = pages.open(console.link())
+    site.link = f"{console.address}/keys"
+    page.goto(address)
+
+    page.click("text=open")
+
+    page.wait_for_selector("h1 >> text=Keys")
+
+
+def test_a_bookmark_without_a_session_ends_at_the_page_that_teaches(console, pages, other_site):
+    pages.forgives = lambda complaint: "401" in complaint
+    site, address = other_site
+    site.link = f"{console.address}/"
+    page = pages.open(address)
+
+    page.click("text=open")
+
+    page.wait_for_selector("text=splash open")
+
+
+def test_a_used_link_is_refused(console, pages):
+    pages.forgives = lambda complaint: "403" in complaint
+    link = console.link()
+    pages.open(link)
+
+    second = pages.open(link)
+
+    assert "This link does not work any more" in second.inner_text("main")
+    assert second.context.cookies() == []
+
+
+def test_logging_out_closes_the_page(console, pages):
+    pages.forgives = lambda complaint: "401" in complaint
+    page = pages.open(console.link())
+
+    page.click("text=Log out")
+
+    page.wait_for_selector("text=Log in with a link")
+
+
+def test_when_the_session_ends_an_open_page_turns_into_the_login_page(console, pages):
+    pages.forgives = lambda complaint: "401" in complaint
+    page = pages.open(console.link())
+    page.wait_for_selector("#state-word")
+
+    page.context.clear_cookies()
+
+    page.wait_for_selector("text=Log in with a link")
+    assert page.locator("#slots").count() == 0
+
+
+def test_a_session_survives_a_restart_of_the_console(own_console, pages):
+    pages.forgives = lambda complaint: "ERR_CONNECTION_REFUSED" in complaint or "Failed to fetch" in complaint
+    page = pages.open(own_console.link())
+    page.goto("about:blank")
+
+    own_console.stop()
+    own_console.start()
+    page.goto(own_console.address)
+
+    assert page.inner_text("#state-word") == "ready"
+
+
+def test_a_new_key_is_shown_once_and_can_be_copied(console, control, pages):
+    page = pages.open(console.link(), permissions=["clipboard-read", "clipboard-write"])
+    page.click("nav >> text=Keys")
+    page.get_by_label("name").fill("laptop")
+
+    page.get_by_role("button", name="Make the key").click()
+    page.locator("#new-key button.copy").first.click()
+    page.wait_for_selector("#new-key >> text=✓")
+    copied = page.evaluate("navigator.clipboard.readText()")
+    page.goto(f"{console.address}/keys")
+
+    assert copied == "sk-splash-AbCdEfGhIjKlMnOpQrStUvWx9xYz"
+    assert copied not in page.content()
+    assert "laptop" in page.inner_text("#keys")
+
+
+def test_quitting_shows_each_step_and_the_last_page_stays_readable(own_console, control, pages):
+    """Nothing else lives here: the model and the gateway are gone at once, then the console ends by itself."""
+    page = pages.open(own_console.link())
+    page.click("nav >> text=Quit…")
+    effect = page.inner_text("#quit-lead")
+
+    page.get_by_role("button", name="Quit Splash").click()
+    page.wait_for_selector("#quit-lead >> text=Splash has stopped")
+    exit_code = own_console.process.wait(10)
+    page.wait_for_timeout(1_500)
+
+    assert "Nothing is left running" in effect
+    assert control.orders == [("POST", "/quit", {})]
+    assert exit_code == 0
+    assert page.inner_text("#step-engine .step-state") == "stopped"
+    assert page.is_hidden("#lost")
+    assert page.inner_text("#state-word") == "stopped"

@@ -1,0 +1,246 @@
+import threading
+import time
+
+import msgspec
+import pytest
+
+from control.wire import LoadProgress
+from tests.browser.watched_page import assert_bar_advances_and_disappears, see_slot, watch_slot
+from tests.fakes import control as fake
+
+
+def play(control, *overviews, every_s: float = 0.8) -> threading.Thread:
+    """Show control's overviews one after the other, by themselves."""
+
+    def run() -> None:
+        for overview in overviews:
+            control.overview = overview
+            time.sleep(every_s)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return thread
+
+
+def test_the_bar_of_a_slow_prefill_advances_and_disappears_at_decode(console, control, pages):
+    control.overview = fake.overview()
+    page = pages.open(console.link())
+    page.wait_for_selector("#slot-1")
+    see_slot(page)
+    steps = [
+        fake.prefilling(prefilled=n, cached=20_000, prompt=100_000) for n in (20_000, 40_000, 60_000, 80_000, 99_000)
+    ]
+
+    thread = play(
+        control, *(fake.overview(slots=(step,)) for step in steps), fake.overview(slots=(fake.decoding(slot=1),))
+    )
+    sights = watch_slot(page, until=lambda sight: sight.phase == "decode")
+    thread.join()
+
+    assert_bar_advances_and_disappears(sights)
+    assert "52.1 tok/s" in sights[-1].speed
+    assert sights[0].phase == "free"
+
+
+def test_nothing_below_the_rows_moves_when_requests_come_and_go(console, control, pages):
+    page = pages.open(console.link())
+    top = "() => [...document.querySelectorAll('section')].map((section) => section.getBoundingClientRect().top)"
+    before = page.evaluate(top)
+
+    control.overview = fake.overview(
+        slots=tuple(fake.decoding(n, slot=n) for n in range(1, 5)), line=tuple(fake.waiting(n, n) for n in range(1, 60))
+    )
+    page.wait_for_selector("#waiting-r59")
+
+    assert page.evaluate(top) == before
+
+
+def test_an_open_panel_stays_open_and_follows_what_happens(console, control, pages):
+    control.overview = fake.overview(slots=(fake.decoding(),))
+    page = pages.open(console.link())
+    page.click("text=Unload…")
+    page.wait_for_selector("#panel-unload:popover-open >> text=1 running request finishes first.")
+
+    control.overview = fake.overview(slots=(fake.decoding(), fake.prefilling()))
+
+    page.wait_for_selector("#panel-unload:popover-open >> text=2 running requests finish first.")
+
+
+def test_a_panel_for_one_request_never_turns_into_that_of_another(console, control, pages):
+    control.overview = fake.overview(slots=(fake.decoding(4809, slot=1),))
+    page = pages.open(console.link())
+    page.click("#slot-1 >> text=cancel")
+    page.wait_for_selector("#cancel-r4809:popover-open")
+
+    control.overview = fake.overview(slots=(fake.decoding(4900, slot=1),))
+    page.wait_for_selector("#slot-1 >> text=#4900")
+
+    assert page.locator(":popover-open").count() == 0
+
+
+def test_the_choice_in_the_load_panel_survives_the_refresh_and_is_what_is_loaded(own_console, control, pages):
+    model = {"architecture": "dense", "quantization": None, "weights_bytes": 1, "native_context_tokens": 1}
+    control.models = (
+        fake.wire.ModelOnDisk(name="mine", path="/m/mine", fits=True, is_demo=False, **model),
+        fake.wire.ModelOnDisk(name="demo", path="/m/demo", fits=True, is_demo=True, **model),
+    )
+    page = pages.open(own_console.link())
+
+    page.click("text=Load…")
+    page.get_by_label("Model on this machine").select_option("mine")
+    page.get_by_label("Context").fill("65,536")
+    page.wait_for_timeout(2_200)
+    page.get_by_role("button", name="Load", exact=True).click()
+    page.wait_for_url(f"{own_console.address}/")
+
+    assert control.orders == [("POST", "/engine/load", {"model": "mine", "context": 65_536})]
+
+
+def test_the_buttons_do_what_they_say(console, control, pages):
+    control.overview = fake.overview(slots=(fake.decoding(slot=1),), line=(fake.waiting(5001, 1),))
+    page = pages.open(console.link())
+
+    for opener, confirm in (
+        ("#engine >> text=Unload…", "Unload"),
+        ("#engine >> text=Restart…", "Restart"),
+        ("#engine >> text=Force stop…", "Stop it now"),
+        ("#slot-1 >> text=cancel", "Cancel the request"),
+        ("#waiting-r5001 >> text=cancel", "Cancel the request"),
+    ):
+        page.click(opener)
+        page.get_by_role("button", name=confirm, exact=True).click()
+        page.wait_for_url(f"{console.address}/")
+    page.get_by_role("button", name="2", exact=True).click()
+    page.wait_for_url(f"{console.address}/")
+
+    assert control.orders == [
+        ("POST", "/engine/unload", {}),
+        ("POST", "/engine/restart", {}),
+        ("POST", "/engine/unload", {"force": True}),
+        ("POST", "/requests/r4809/cancel", {}),
+        ("POST", "/requests/r5001/cancel", {}),
+        ("POST", "/settings/concurrency", {"concurrency": 2}),
+    ]
+
+
+def test_every_button_works_without_javascript(console, control, pages):
+    page = pages.open(console.link(), java_script_enabled=False)
+
+    page.click("text=Unload…")
+    page.get_by_role("button", name="Unload", exact=True).click()
+
+    assert control.orders == [("POST", "/engine/unload", {})]
+    assert page.url == f"{console.address}/"
+
+
+@pytest.mark.parametrize(
+    ("locale", "theme", "ready", "ground"),
+    [
+        ("en-US", "light", "ready", "rgb(243, 245, 247)"),
+        ("zh-CN", "dark", "就绪", "rgb(13, 17, 20)"),
+        ("zh-Hant-TW", "light", "就绪", "rgb(243, 245, 247)"),
+        ("fr-FR", "dark", "ready", "rgb(13, 17, 20)"),
+    ],
+)
+def test_language_and_theme_follow_the_browser(console, pages, locale, theme, ready, ground):
+    page = pages.open(console.link(), locale=locale, color_scheme=theme)
+
+    assert page.inner_text("#state-word") == ready
+    assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == ground
+
+
+def test_language_and_theme_can_be_switched_and_are_kept(console, pages):
+    page = pages.open(console.link(), color_scheme="light")
+
+    page.click("text=中文")
+    page.wait_for_selector("text=最近的请求")
+    page.get_by_role("button", name="主题：跟随系统").click()
+    page.get_by_role("button", name="主题：浅色").click()
+    page.goto(f"{console.address}/keys")
+
+    assert page.inner_text("h1") == "密钥"
+    assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(13, 17, 20)"
+
+
+@pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
+def test_a_phone_shows_everything_without_scrolling_sideways(console, control, pages, locale):
+    control.overview = fake.overview(
+        slots=(fake.prefilling(), fake.decoding()),
+        line=tuple(fake.waiting(n, n) for n in range(1, 9)),
+        view=fake.engine(model=msgspec.structs.replace(fake.MODEL, id="a-rather-long-name/of-some-model-27B-4bit-mlx")),
+    )
+    control.requests = tuple(fake.finished(n) for n in range(3))
+    page = pages.open(console.link(), viewport={"width": 390, "height": 844}, locale=locale)
+
+    widths = {}
+    for path in ("/", "/keys", "/quit"):
+        page.goto(f"{console.address}{path}")
+        widths[path] = page.evaluate("document.documentElement.scrollWidth")
+
+    assert widths == {"/": 390, "/keys": 390, "/quit": 390}
+
+
+def test_a_hidden_page_rests_and_asks_at_once_when_it_is_seen_again(console, control, pages):
+    page = pages.open(console.link())
+    set_hidden = """(hidden) => {
+        Object.defineProperty(document, "hidden", {configurable: true, get: () => hidden});
+        document.dispatchEvent(new Event("visibilitychange"));
+    }"""
+    asked = []
+    page.on("request", lambda request: asked.append(request.url))
+
+    page.evaluate(set_hidden, True)
+    page.wait_for_timeout(300)
+    asked.clear()
+    page.wait_for_timeout(2_500)
+    while_hidden = list(asked)
+    page.evaluate(set_hidden, False)
+    page.wait_for_timeout(300)
+
+    assert while_hidden == []
+    assert {url.removeprefix(console.address) for url in asked} == {"/now/live", "/state"}
+
+
+def test_while_the_gateway_is_down_the_page_stays_and_says_so(console, control, pages):
+    control.overview = fake.overview(slots=(fake.decoding(slot=1),))
+    page = pages.open(console.link())
+    page.wait_for_selector("#slot-1 >> text=#4809")
+
+    control.is_silent = True
+    page.wait_for_selector("text=The gateway has not answered for 2 s")
+    kept = page.inner_text("#slot-1")
+    said = page.inner_text("#state-word")
+    control.is_silent = False
+    page.wait_for_selector("#state-word >> text=ready")
+
+    assert "#4809" in kept
+    assert said == "gateway not answering"
+    assert page.is_hidden("#stale")
+
+
+def test_while_the_console_itself_is_down_the_page_says_how_old_it_is_and_comes_back(own_console, pages):
+    pages.forgives = lambda complaint: "ERR_CONNECTION_REFUSED" in complaint or "Failed to fetch" in complaint
+    page = pages.open(own_console.link())
+
+    own_console.stop()
+    page.wait_for_selector("#lost:visible")
+    age = page.inner_text("#lost-age")
+    slots = page.locator("tr.slot").count()
+    own_console.start()
+    page.wait_for_selector("#lost", state="hidden")
+
+    assert age.endswith(" s")
+    assert slots == 4
+    assert page.inner_text("#state-word") == "ready"
+    assert len(pages.complaints) < 10
+
+
+def test_loading_shows_its_progress(console, control, pages):
+    progress = LoadProgress(bytes_read=43 * fake.GIB, bytes_total=100 * fake.GIB, seconds=9.4)
+    control.overview = fake.overview(view=fake.engine("loading", load=progress))
+
+    page = pages.open(console.link())
+
+    assert page.inner_text("#state-word") == "loading"
+    assert page.inner_text("#state .state-detail") == "43% · 12 s left"
+    assert page.get_attribute("#engine [role=progressbar]", "aria-valuenow") == "43"

@@ -1,0 +1,116 @@
+"""The way of an answer to its client: heartbeats only between frames, headers late, one end."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from control.delivery import Delivery
+from control.errors import LineFull, NotAuthenticated
+
+
+class Wire:
+    """An ASGI `send` that a test can make slow."""
+
+    def __init__(self) -> None:
+        self.messages = []
+        self.flows = asyncio.Event()
+        self.flows.set()
+
+    async def __call__(self, message) -> None:
+        await self.flows.wait()
+        self.messages.append(message)
+
+    @property
+    def bodies(self) -> list[bytes]:
+        return [message["body"] for message in self.messages if message["type"] == "http.response.body"]
+
+
+@pytest.fixture
+def wire():
+    return Wire()
+
+
+@pytest.fixture
+def delivery(wire):
+    return Delivery(wire, is_stream=True, heartbeat=b"beat")
+
+
+@contextlib.asynccontextmanager
+async def beating(delivery, *, grace_s=0.0, interval_s=0.01):
+    task = asyncio.create_task(delivery.beat(grace_s=grace_s, interval_s=interval_s))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+async def test_heartbeats_fill_a_silence_and_are_not_an_emission(wire, delivery):
+    async with beating(delivery):
+        await asyncio.sleep(0.05)
+
+    assert len(wire.bodies) >= 3
+    assert set(wire.bodies) == {b"beat"}
+    assert delivery.has_begun
+    assert not delivery.has_emitted
+
+
+async def test_no_heartbeat_follows_the_end(wire, delivery):
+    async with beating(delivery, grace_s=10):
+        await delivery.end(b"last")
+    async with beating(delivery):
+        await asyncio.sleep(0.03)
+
+    assert wire.bodies == [b"last"]
+    assert wire.messages[-1]["more_body"] is False
+
+
+async def test_a_slow_client_gets_no_heartbeat_into_a_write(wire, delivery):
+    async with beating(delivery):
+        wire.flows.clear()
+        write = asyncio.create_task(delivery.write(b"frame"))
+        await asyncio.sleep(0.05)
+        wire.flows.set()
+        await write
+
+    assert wire.bodies[0] == b"frame"
+
+
+async def test_an_answer_that_is_no_stream_has_no_heartbeat_and_a_length(wire):
+    delivery = Delivery(wire, is_stream=False, heartbeat=b"beat")
+
+    await delivery.beat(grace_s=0, interval_s=0)
+    await delivery.end(b"{}")
+
+    [start, body] = wire.messages
+    assert (b"content-length", b"2") in start["headers"]
+    assert body["body"] == b"{}"
+
+
+async def test_an_error_has_its_own_status_before_the_first_byte(wire, delivery):
+    await delivery.fail(LineFull(limit=256), body=b"{}", frame=b"frame")
+
+    [start, body] = wire.messages
+    assert start["status"] == 429
+    assert (b"retry-after", b"10") in start["headers"]
+    assert body["body"] == b"{}"
+
+
+async def test_an_error_is_a_frame_after_it(wire, delivery):
+    async with beating(delivery):
+        await asyncio.sleep(0.005)
+
+    await delivery.fail(NotAuthenticated(), body=b"{}", frame=b"frame")
+
+    assert wire.messages[0]["status"] == 200
+    assert wire.bodies[-1] == b"frame"
+    assert wire.messages[-1]["more_body"] is False
+
+
+async def test_an_error_after_the_end_is_not_sent(wire, delivery):
+    await delivery.end(b"last")
+
+    await delivery.fail(NotAuthenticated(), body=b"{}", frame=b"frame")
+
+    assert wire.bodies == [b"last"]

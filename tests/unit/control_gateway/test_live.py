@@ -1,0 +1,138 @@
+"""A request's figures while it lives and in its row, with time as a parameter."""
+
+import pytest
+
+from control.dialects.chat import parse_chat
+from control.fifo import Ticket
+from control.live import Life, Speed
+from engine import wire
+
+
+@pytest.fixture
+def life():
+    exchange = parse_chat(b'{"model":"demo","messages":[{"role":"user","content":"x"}],"stream":true}', "id")
+    life = Life(exchange, number=9, key="k", ticket=Ticket("id"), now=100.0, started_wall_s=1e9)
+    life.ticket.arrival = 1
+    return life
+
+
+def prefill(processed, cached=0, total=1000):
+    return [wire.Prefill(processed=processed, cached=cached, total=total)]
+
+
+def test_a_speed_is_tokens_over_the_last_seconds():
+    speed = Speed()
+    for second in range(20):
+        speed.add(float(second), second * (10 if second < 10 else 50) - (0 if second < 10 else 400))
+
+    assert speed.per_second(19.0) == 50
+
+
+def test_a_speed_is_unknown_at_first_and_falls_in_a_stall():
+    speed = Speed()
+    unknown = speed.per_second(0.0)
+    speed.add(0.0, 0)
+    speed.add(1.0, 30)
+
+    assert unknown is None
+    assert speed.per_second(1.0) == 30
+    assert speed.per_second(3.0) == 10
+
+
+def test_the_first_emission_is_not_part_of_the_decode_speed(life):
+    life.admitted(slot=2, now=101.0)
+    life.happened([wire.TextDelta(text=str(n)) for n in range(8)], 102.0)
+    for tenth in range(1, 11):
+        life.happened([wire.TextDelta(text="x")], 102.0 + tenth / 10)
+
+    slot = life.as_slot(103.0)
+
+    assert slot.output_tokens == 18
+    assert slot.tokens_per_second == pytest.approx(10)
+
+
+def test_a_prefill_shows_progress_speed_and_what_is_left(life):
+    life.admitted(slot=0, now=101.0)
+    life.happened(prefill(200, cached=200), 101.0)
+    life.happened(prefill(400, cached=200), 102.0)
+
+    slot = life.as_slot(102.0)
+
+    assert (slot.phase, slot.cached_tokens, slot.prefilled_tokens, slot.prompt_tokens) == ("prefill", 200, 400, 1000)
+    assert slot.tokens_per_second == 200
+    assert slot.eta_s == 3
+    assert slot.elapsed_s == 2
+
+
+def test_a_bar_never_goes_back_and_never_past_its_end(life):
+    life.admitted(slot=0, now=101.0)
+    life.happened(prefill(600, cached=100), 101.0)
+    life.happened(prefill(500, cached=50), 102.0)
+    back = life.as_slot(102.0)
+    life.happened(prefill(1200), 103.0)
+
+    assert (back.prefilled_tokens, back.cached_tokens) == (600, 100)
+    assert life.as_slot(103.0).prefilled_tokens == 1000
+
+
+def test_the_engines_own_count_corrects_ours_upwards_only(life):
+    life.admitted(slot=0, now=101.0)
+    life.happened([wire.TextDelta(text="x")], 102.0)
+    sample = wire.RequestStatus(
+        id="id",
+        phase="decode",
+        request_class="interactive",
+        prompt_tokens=10,
+        cached_tokens=0,
+        prefilled_tokens=10,
+        output_tokens=30,
+        tokens_per_second=0,
+        age_ms=0,
+    )
+
+    life.sampled(sample, 103.0)
+    life.sampled(wire.RequestStatus(**{**_fields(sample), "output_tokens": 5}), 104.0)
+
+    assert life.as_slot(104.0).output_tokens == 30
+
+
+def _fields(struct) -> dict:
+    return {field: getattr(struct, field) for field in struct.__struct_fields__}
+
+
+def test_a_row_measures_itself_when_the_engine_did_not_end(life):
+    life.admitted(slot=0, now=103.0)
+    life.happened([wire.Accepted(id="id", prompt_tokens=1000), *prefill(1000, cached=600)], 104.0)
+    life.happened([wire.ReasoningDelta(text="x")], 105.0)
+    life.is_client_gone = True
+
+    row = life.as_row(106.0)
+
+    assert (row.outcome, row.error_code) == ("cancelled", "client_gone")
+    assert (row.queue_ms, row.prefill_ms, row.decode_ms) == (3000, 2000, 1000)
+    assert (row.ttft_ms, row.total_ms) == (5000, 6000)
+    assert (row.prompt_tokens, row.cached_tokens) == (1000, 600)
+    assert (row.completion_tokens, row.reasoning_tokens) == (1, 1)
+
+
+def test_a_row_has_no_times_of_what_never_began(life):
+    life.is_client_gone = True
+
+    row = life.as_row(101.0)
+
+    assert (row.queue_ms, row.prefill_ms, row.decode_ms, row.ttft_ms) == (None, None, None, None)
+    assert row.total_ms == 1000
+
+
+def test_a_second_run_starts_counting_anew_and_the_queue_counts_to_its_admission(life):
+    life.admitted(slot=0, now=101.0)
+    life.happened([*prefill(500), wire.TextDelta(text="x"), wire.Failed(code="internal", message="")], 102.0)
+    life.put_back()
+    life.admitted(slot=1, now=110.0)
+    again = life.as_slot(110.0)
+    life.is_client_gone = True
+
+    row = life.as_row(111.0)
+
+    assert (again.slot, again.phase, again.prefilled_tokens, again.output_tokens) == (1, "prefill", 0, 0)
+    assert (row.queue_ms, row.ttft_ms, row.completion_tokens) == (10000, None, 0)

@@ -1,0 +1,297 @@
+"""splash.db: private, migrated, one row per request, totals of the local day, settings; and when it fails."""
+
+import stat
+import threading
+import time
+
+import pytest
+from sqlalchemy import inspect
+
+from control.errors import DatabaseUnusable
+from control.metrics.database import open_database, open_for_reading
+from control.metrics.questions import Questions, local_midnight_s
+from control.metrics.settings import load_settings
+from control.metrics.tables import SCHEMA_REVISION, metadata
+from control.metrics.writer import Writer
+from control.wire import RequestRow, Today
+
+NOON = time.mktime((2026, 11, 29, 12, 0, 0, 0, 0, -1))
+
+
+def row(number=1, **fields) -> RequestRow:
+    values = {
+        "id": f"id-{number}",
+        "number": number,
+        "started_at_s": NOON,
+        "key": "k",
+        "dialect": "chat",
+        "model": "demo",
+        "stream": True,
+        "outcome": "completed",
+        "error_code": None,
+        "finish_reason": "stop",
+        "queue_ms": 1.5,
+        "prefill_ms": None,
+        "decode_ms": None,
+        "ttft_ms": 2.5,
+        "total_ms": 3.5,
+        "prompt_tokens": 100,
+        "cached_tokens": 90,
+        "completion_tokens": 10,
+        "reasoning_tokens": 4,
+    }
+    return RequestRow(**{**values, **fields})
+
+
+@pytest.fixture
+def path(tmp_path):
+    # What a person's folder may be called.
+    folder = tmp_path / "with space & 100%25"
+    folder.mkdir()
+    return folder / "splash.db"
+
+
+@pytest.fixture
+def writer(path):
+    writer = Writer(open_database(path))
+    yield writer
+    writer.close()
+
+
+@pytest.fixture
+def questions(path, writer):
+    questions = Questions(open_for_reading(path), wall=lambda: NOON + 60)
+    yield questions
+    questions.close()
+
+
+async def written(writer):
+    await writer.write(lambda connection: None)
+
+
+async def test_a_row_comes_back_as_it_was_written(writer, questions):
+    writer.record(row())
+    await written(writer)
+
+    assert await questions.recent_requests(10) == (row(),)
+
+
+async def test_the_same_id_twice_is_one_row(writer, questions):
+    writer.record(row())
+    writer.record(row(outcome="failed"))
+    await written(writer)
+
+    assert await questions.recent_requests(10) == (row(),)
+    assert writer.losses == 0
+
+
+async def test_recent_requests_are_the_newest_first_and_not_more_than_asked(writer, questions):
+    for number in range(1, 8):
+        writer.record(row(number))
+    await written(writer)
+
+    assert [each.number for each in await questions.recent_requests(3)] == [7, 6, 5]
+    assert await questions.last_number() == 7
+
+
+async def test_before_the_first_request_there_are_no_totals(questions):
+    assert await questions.today() == Today(hit_rate=None)
+    assert await questions.last_number() == 0
+
+
+async def test_today_begins_at_local_midnight_and_leaves_out_what_was_turned_away(writer, questions):
+    midnight = local_midnight_s(NOON)
+    writer.record(row(1, started_at_s=midnight - 1))
+    writer.record(row(2, started_at_s=midnight))
+    writer.record(row(3, outcome="cancelled", prompt_tokens=300, cached_tokens=110))
+    writer.record(row(4, outcome="rejected"))
+    await written(writer)
+
+    assert await questions.today() == Today(
+        requests=2, prompt_tokens=400, cached_tokens=200, completion_tokens=20, hit_rate=0.5
+    )
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Asia/Shanghai", "America/New_York"])
+def test_midnight_is_this_machines(monkeypatch, zone):
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        # The clocks go back in New York on 1 November 2026: that day has 25 hours.
+        for day in (1, 29):
+            noon = time.mktime((2026, 11, day, 12, 0, 0, 0, 0, -1))
+            assert time.localtime(local_midnight_s(noon))[:6] == (2026, 11, day, 0, 0, 0)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+
+def test_closing_writes_everything_that_was_taken(path):
+    writer = Writer(open_database(path))
+
+    for number in range(200):
+        writer.record(row(number))
+    writer.close()
+
+    engine = open_for_reading(path)
+    with engine.begin() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM requests").scalar() == 200
+    engine.dispose()
+
+
+async def test_a_row_that_cannot_be_written_is_counted_and_the_next_is_written(writer, questions, caplog):
+    await writer.write(lambda connection: connection.exec_driver_sql("ALTER TABLE requests RENAME TO elsewhere"))
+    writer.record(row(1))
+    await written(writer)
+    await writer.write(lambda connection: connection.exec_driver_sql("ALTER TABLE elsewhere RENAME TO requests"))
+    writer.record(row(2))
+    await written(writer)
+
+    assert writer.losses == 1
+    assert "request row lost id=id-1" in caplog.text
+    assert [each.number for each in await questions.recent_requests(10)] == [2]
+
+
+def test_a_row_after_the_close_is_lost_and_counted(path, caplog):
+    writer = Writer(open_database(path))
+    writer.close()
+
+    writer.record(row())
+
+    assert writer.losses == 1
+
+
+async def test_a_job_that_fails_leaves_nothing_behind_and_says_so(writer, questions):
+    def half(connection):
+        connection.exec_driver_sql("INSERT INTO settings VALUES ('a', '1')")
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        await writer.write(half)
+
+    settings = await writer.write(lambda connection: connection.exec_driver_sql("SELECT * FROM settings").all())
+    assert settings == []
+
+
+async def test_all_writing_is_done_by_one_thread_and_never_the_loops(writer):
+    threads = {await writer.write(lambda connection: threading.current_thread().name) for _ in range(5)}
+
+    assert len(threads) == 1
+    assert threads != {threading.current_thread().name}
+
+
+async def test_readers_are_not_held_up_by_a_writer(writer, questions):
+    writer.record(row(1))
+    await written(writer)
+    begun, may_end = threading.Event(), threading.Event()
+
+    def slow(connection):
+        connection.exec_driver_sql("DELETE FROM requests")
+        begun.set()
+        assert may_end.wait(5)
+
+    writer._thread.submit(writer._do, slow)
+    assert begun.wait(5)
+    seen = await questions.recent_requests(10)
+    may_end.set()
+
+    assert [each.number for each in seen] == [1]
+
+
+async def test_the_file_and_its_two_companions_are_private(path, writer):
+    writer.record(row())
+    await written(writer)
+
+    files = sorted(path.parent.iterdir())
+    assert [file.name for file in files] == ["splash.db", "splash.db-shm", "splash.db-wal"]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+
+
+def test_a_file_that_others_could_read_is_made_private(path):
+    path.touch(0o644)
+
+    open_database(path).dispose()
+
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_the_migrations_make_exactly_the_tables(path):
+    engine = open_database(path)
+    tables = inspect(engine)
+
+    for table in metadata.tables.values():
+        made = {column["name"]: (str(column["type"]), column["nullable"]) for column in tables.get_columns(table.name)}
+        assert made == {column.name: (str(column.type), column.nullable) for column in table.columns}
+        assert {each["name"] for each in tables.get_indexes(table.name)} == {index.name for index in table.indexes}
+    assert set(tables.get_table_names()) == {*metadata.tables, "alembic_version"}
+    engine.dispose()
+
+
+def test_the_newest_migration_is_the_revision_that_the_tables_name(path):
+    engine = open_database(path)
+    with engine.begin() as connection:
+        revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    engine.dispose()
+
+    assert revision == SCHEMA_REVISION
+
+
+def test_a_request_row_has_a_column_for_each_field():
+    assert [column.name for column in metadata.tables["requests"].columns] == list(RequestRow.__struct_fields__)
+
+
+def test_opening_again_from_any_folder_keeps_everything(path, tmp_path, monkeypatch):
+    writer = Writer(open_database(path))
+    writer.record(row())
+    writer.close()
+    monkeypatch.chdir("/")
+
+    engine = open_database(path)
+    with engine.begin() as connection:
+        assert connection.exec_driver_sql("SELECT id FROM requests").scalars().all() == ["id-1"]
+    engine.dispose()
+
+
+def test_a_database_of_a_newer_splash_is_refused_in_one_sentence(path):
+    engine = open_database(path)
+    with engine.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    engine.dispose()
+
+    with pytest.raises(DatabaseUnusable, match=r"newer Splash \(revision 9999\)"):
+        open_database(path)
+
+
+@pytest.mark.parametrize("spoil", ["text", "folder", "missing"])
+def test_a_file_that_is_no_database_is_refused_in_one_sentence(path, spoil):
+    if spoil == "text":
+        path.write_text("not a database, but long enough to look like one" * 50)
+    elif spoil == "folder":
+        path.mkdir()
+    else:
+        path.parent.rmdir()
+
+    with pytest.raises(DatabaseUnusable) as caught:
+        open_database(path)
+
+    assert str(caught.value).startswith(f"The database {path} cannot be used: ")
+    assert "\n" not in str(caught.value)
+
+
+async def test_settings_come_back_after_a_restart(path):
+    engine = open_database(path)
+    writer = Writer(engine)
+    settings = load_settings(engine, writer)
+    await settings.put("last", {"model": "demo", "context": None})
+    await settings.put("concurrency", 3)
+    await settings.put("concurrency", 2)
+    writer.close()
+
+    engine = open_database(path)
+    writer = Writer(engine)
+    again = load_settings(engine, writer)
+    writer.close()
+
+    assert settings.get("concurrency") == again.get("concurrency") == 2
+    assert again.get("last") == {"model": "demo", "context": None}
+    assert again.get("never") is None

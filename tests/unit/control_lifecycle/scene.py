@@ -1,0 +1,164 @@
+"""A supervisor around an engine that is a puppet: the test decides when it is ready, dies, or cannot be ended."""
+
+from __future__ import annotations
+
+import asyncio
+
+from control.ending import Ending
+from control.errors import EngineGone, EngineLingers, ModelRefused
+from control.fifo import Line, Ticket
+from control.lifecycle import Exit, Wanted
+from control.remembered import RememberedLoads
+from control.supervisor import Supervisor
+from control.wire import LoadRequest
+from engine import wire
+
+
+class PuppetEngine:
+    """What `EngineProcess` is to the supervisor; the test decides when it is ready, dies, or cannot be ended."""
+
+    def __init__(self) -> None:
+        self.spawned: list[Wanted] = []
+        self.record: wire.ProcessRecord | None = None
+        self.client: PuppetEngine | None = None
+        self.is_overdue = False
+        self.end: Exit | None = None
+        self.can_be_ended = True
+        self.is_silent = False
+        self.says = status()
+        self.lingers = False
+        self.adoptable: Wanted | None = None
+
+    @property
+    def is_running(self) -> bool:
+        return self.record is not None
+
+    def spawn(self, wanted: Wanted) -> None:
+        if self.lingers:
+            raise EngineLingers("an engine of an earlier start is still there")
+        self.spawned.append(wanted)
+        self._appear()
+
+    def adopt(self) -> Wanted | None:
+        if self.lingers:
+            raise EngineLingers("an engine of an earlier start is still there")
+        if self.adoptable is not None:
+            self._appear()
+        return self.adoptable
+
+    def _appear(self) -> None:
+        self.record = wire.ProcessRecord(
+            name="engine",
+            pid=7,
+            created_at_s=1.0,
+            nonce="n",
+            port=1,
+            manager="control",
+            started_at_s=1.0,
+            version="0",
+        )
+        self.client = self
+
+    async def status(self) -> wire.Status:
+        if self.is_silent:
+            raise EngineGone("no answer", was_reached=True)
+        return self.says
+
+    def poll(self) -> Exit | None:
+        end, self.end = self.end, None
+        if end is not None:
+            self.record = self.client = None
+        return end
+
+    async def stop(self, *, is_forced) -> Ending:
+        if self.can_be_ended:
+            self.record = self.client = None
+        return Ending("asked", 0.1, is_gone=self.can_be_ended, port_holder=None, held_bytes=1)
+
+
+class Memory:
+    """Settings that are forgotten with the test."""
+
+    def __init__(self) -> None:
+        self.values = {}
+
+    def get(self, name):
+        return self.values.get(name)
+
+    async def put(self, name, value):
+        self.values[name] = value
+
+
+class Preview:
+    """Refuses the models that it is told to refuse."""
+
+    def __init__(self) -> None:
+        self.refused: set[str] = set()
+
+    async def check(self, wanted: Wanted) -> None:
+        if wanted.model in self.refused:
+            raise ModelRefused(f"{wanted.model} does not fit")
+
+
+class Scene:
+    def __init__(self, memory: Memory | None = None) -> None:
+        self.now = 0.0
+        self.engine = PuppetEngine()
+        self.line = Line(2)
+        self.memory = memory or Memory()
+        self.preview = Preview()
+        self.supervisor = Supervisor(
+            self.engine,
+            self.line,
+            remembered=RememberedLoads(self.memory),
+            questions=self.preview,
+            monotonic=lambda: self.now,
+        )
+
+    @property
+    def state(self) -> str:
+        return self.supervisor.view().state
+
+    async def look(self, after_s: float = 0.0) -> None:
+        """Time passes, the supervisor looks, and everything that it began comes to its end."""
+        self.now += after_s
+        self.supervisor.look()
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+    async def ready(self, model: str = "demo", **more) -> Scene:
+        await self.supervisor.load(LoadRequest(model=model, **more))
+        await self.supervisor.refresh()
+        assert self.state == "ready"
+        return self
+
+    def join(self, name: str = "a") -> Ticket:
+        ticket = Ticket(name)
+        self.line.join(ticket)
+        return ticket
+
+
+def status(**changes) -> wire.Status:
+    fields = {
+        "sampled_at_s": 0.0,
+        "sampled_monotonic_s": 0.0,
+        "wire_version": 1,
+        "state": "ready",
+        "ready": True,
+        "pid": 7,
+        "uptime_s": 0.0,
+        "membership_epoch": 0,
+        "steps": 0,
+        "concurrency": 4,
+        "model": None,
+        "layout": None,
+        "self_tests": (),
+        "load": wire.LoadProgress(),
+        "admission": wire.Admission(),
+        "scheduler": wire.SchedulerStatus(),
+        "request_counts": wire.RequestCounts(),
+        "memory_plan": None,
+        "memory_actual": wire.MemoryActual(),
+        "requests": (),
+    }
+    return wire.Status(**fields | changes)

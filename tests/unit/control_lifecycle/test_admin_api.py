@@ -1,0 +1,207 @@
+"""The admin API by HTTP: who may ask, what is refused with which sentence, and that orders reach those they are for."""
+
+from types import SimpleNamespace
+
+import httpx
+import msgspec
+import pytest
+
+from control import wire
+from control.admin_api import AdminApi
+from control.fifo import Ticket
+from control.keys import load_keys
+from control.login_links import LoginLinks
+from control.metrics.database import open_database, open_for_reading
+from control.metrics.questions import Questions
+from control.metrics.settings import load_settings
+from control.metrics.writer import Writer
+from control.overview import OverviewSource, TodayTotals
+from control.relay import Relay
+from tests.unit.control_lifecycle.scene import Scene
+
+SECRET = "the admin secret"
+PORT = 18084
+AUTHORISED = {"authorization": f"Bearer {SECRET}"}
+
+
+@pytest.fixture
+async def api(tmp_path):
+    """The whole admin API on a puppet engine and a real database; `api.client` holds the secret."""
+    database = open_database(tmp_path / "splash.db")
+    writer, questions = Writer(database), Questions(open_for_reading(tmp_path / "splash.db"))
+    scene, settings = Scene(), load_settings(database, writer)
+    relay = Relay(line=scene.line, source=scene.supervisor, record=writer.record)
+    overviews = OverviewSource(
+        supervisor=scene.supervisor,
+        relay=relay,
+        line=scene.line,
+        totals=TodayTotals(questions.today),
+        api_base="http://127.0.0.1:8888/v1",
+        version="0.1.0",
+    )
+    app = AdminApi(
+        supervisor=scene.supervisor,
+        relay=relay,
+        line=scene.line,
+        keys=load_keys(database, writer),
+        links=LoginLinks(),
+        questions=questions,
+        settings=settings,
+        engine_questions=scene.preview,
+        overviews=overviews,
+        health=wire.Health(name="control", pid=1, nonce="n"),
+    ).app(secret=SECRET, port=PORT)
+    transport = httpx.ASGITransport(app=app)
+    async with httpx.AsyncClient(
+        transport=transport, base_url=f"http://127.0.0.1:{PORT}", headers=AUTHORISED
+    ) as client:
+        yield SimpleNamespace(client=client, scene=scene, settings=settings)
+    writer.close()
+    questions.close()
+
+
+def error_of(answer: httpx.Response) -> wire.AdminError:
+    return msgspec.json.decode(answer.content, type=wire.AdminError)
+
+
+async def test_health_tells_the_identity_to_everybody(api):
+    answer = await api.client.get(wire.HEALTHZ, headers={"authorization": ""})
+
+    assert msgspec.json.decode(answer.content, type=wire.Health) == wire.Health(name="control", pid=1, nonce="n")
+
+
+@pytest.mark.parametrize("path", [wire.OVERVIEW, wire.KEYS, wire.REQUESTS, wire.MODELS, "/nowhere", "/healthz/"])
+@pytest.mark.parametrize("given", ["", "Bearer wrong", SECRET, f"Bearer {SECRET}x", "Bearer \xff"])
+async def test_everything_else_needs_the_secret(api, path, given):
+    answer = await api.client.get(path, headers=[(b"authorization", given.encode("latin-1"))])
+
+    assert (answer.status_code, error_of(answer).code) == (401, "unauthorized")
+
+
+@pytest.mark.parametrize(
+    ("host", "status"),
+    [
+        (f"127.0.0.1:{PORT}", 200),
+        (f"localhost:{PORT}", 200),
+        (f"[::1]:{PORT}", 200),
+        ("127.0.0.1", 403),
+        (f"127.0.0.1.evil.example:{PORT}", 403),
+        (f"evil.example:{PORT}", 403),
+        ("127.0.0.1:8888", 403),
+    ],
+)
+async def test_only_names_of_this_machine_are_answered(api, host, status):
+    answer = await api.client.get(wire.OVERVIEW, headers={"host": host})
+
+    assert answer.status_code == status
+
+
+async def test_the_overview_has_four_slots_and_the_engine(api):
+    await api.scene.ready()
+
+    overview = msgspec.json.decode((await api.client.get(wire.OVERVIEW)).content, type=wire.Overview)
+
+    assert overview.slots == (None,) * wire.NUM_SLOTS
+    assert (overview.engine.state, overview.engine.model_name, overview.concurrency) == ("ready", "demo", 2)
+    assert overview.today == wire.Today()
+    assert overview.api_base == "http://127.0.0.1:8888/v1"
+
+
+async def test_load_and_unload_are_begun_and_answered_at_once(api):
+    loaded = await api.client.post(wire.LOAD, content=b'{"model": "demo"}')
+    await api.scene.supervisor.refresh()
+    api.scene.join("running")
+    unloaded = await api.client.post(wire.UNLOAD)
+
+    assert (loaded.status_code, unloaded.status_code) == (202, 202)
+    assert msgspec.json.decode(unloaded.content, type=wire.Accepted).running == 1
+    assert api.scene.state == "draining"
+
+
+async def test_a_refused_switch_is_422_with_the_engines_sentence(api):
+    await api.scene.ready()
+    api.scene.preview.refused.add("huge")
+
+    answer = await api.client.post(wire.LOAD, content=b'{"model": "huge"}')
+
+    assert (answer.status_code, error_of(answer)) == (
+        422,
+        wire.AdminError(code="model_refused", message="huge does not fit"),
+    )
+
+
+async def test_concurrency_changes_at_once_and_is_kept_for_the_next_start(api):
+    answer = await api.client.post(wire.CONCURRENCY, content=b'{"concurrency": 3}')
+
+    assert answer.status_code == 200
+    assert (api.scene.line.concurrency, api.settings.get("concurrency")) == (3, 3)
+
+
+@pytest.mark.parametrize("body", [b'{"concurrency": 0}', b'{"concurrency": 5}', b'{"concurrency": "2"}', b"{}", b"["])
+async def test_a_wrong_concurrency_is_refused_and_nothing_changes(api, body):
+    answer = await api.client.post(wire.CONCURRENCY, content=body)
+
+    assert (answer.status_code, error_of(answer).code) == (400, "invalid_request")
+    assert api.scene.line.concurrency == 2
+
+
+async def test_a_key_is_made_listed_without_itself_and_revoked(api):
+    made = msgspec.json.decode(
+        (await api.client.post(wire.KEYS, content=b'{"name": "laptop", "request_class": "batch"}')).content,
+        type=wire.CreatedKey,
+    )
+    listed = await api.client.get(wire.KEYS)
+    revoked = await api.client.delete(wire.KEY.format(id=made.view.id))
+
+    assert made.key.encode() not in listed.content
+    assert msgspec.json.decode(listed.content, type=wire.KeyList).keys == (made.view,)
+    assert msgspec.json.decode(revoked.content, type=wire.KeyView).revoked_at_s is not None
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "code"),
+    [
+        ("POST", wire.KEYS, b'{"name": ""}', 400, "key_name_invalid"),
+        ("POST", wire.KEYS, b"{}", 400, "invalid_request"),
+        ("DELETE", wire.KEY.format(id=99), b"", 404, "key_not_found"),
+        ("DELETE", wire.KEY.format(id="x"), b"", 400, "invalid_request"),
+        ("GET", wire.REQUESTS + "?limit=0", b"", 400, "invalid_request"),
+        ("GET", wire.REQUESTS + "?limit=x", b"", 400, "invalid_request"),
+        ("POST", wire.CANCEL.format(id="nobody"), b"", 404, "request_not_found"),
+        ("POST", wire.LOGIN_LINKS, b'{"valid_s": 601}', 400, "invalid_request"),
+        ("POST", wire.LOGIN_LINKS, b'{"valid_s": 0}', 400, "invalid_request"),
+        ("POST", wire.REDEEM, b'{"token": "made up"}', 404, "login_link_invalid"),
+        ("POST", wire.LOAD, b'{"model": 1}', 400, "invalid_request"),
+        ("POST", wire.LOAD, b"x" * 70_000, 413, "request_too_large"),
+        ("GET", "/nowhere", b"", 404, "not_found"),
+        ("GET", wire.QUIT, b"", 405, "not_found"),
+    ],
+)
+async def test_what_cannot_be_done_is_answered_with_a_code_and_a_sentence(api, method, path, body, status, code):
+    answer = await api.client.request(method, path, content=body)
+
+    assert (answer.status_code, error_of(answer).code) == (status, code)
+    assert error_of(answer).message
+
+
+async def test_a_login_link_works_once(api):
+    link = msgspec.json.decode(
+        (await api.client.post(wire.LOGIN_LINKS, content=b'{"valid_s": 30}')).content, type=wire.LoginLink
+    )
+    redeem = msgspec.json.encode(wire.Redeem(token=link.token))
+
+    first, second = [await api.client.post(wire.REDEEM, content=redeem) for _ in range(2)]
+
+    assert (first.status_code, second.status_code) == (204, 404)
+
+
+async def test_quit_is_begun_and_everything_else_is_refused_from_then_on(api):
+    await api.scene.ready()
+    api.scene.line.join(Ticket("running"))
+
+    answer = await api.client.post(wire.QUIT, content=b'{"force": false}')
+    late = await api.client.post(wire.LOAD, content=b"{}")
+    overview = msgspec.json.decode((await api.client.get(wire.OVERVIEW)).content, type=wire.Overview)
+
+    assert (answer.status_code, late.status_code, error_of(late).code) == (202, 409, "quitting")
+    assert (overview.quitting, overview.engine.state) == (True, "draining")

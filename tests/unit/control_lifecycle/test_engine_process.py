@@ -1,0 +1,192 @@
+"""One engine process, with little real programs in its place: spawn, exits and their reasons, adoption, stop."""
+
+import os
+import shlex
+import stat
+import sys
+
+import msgspec
+import pytest
+
+from control.engine_process import EngineProcess
+from control.errors import EngineLingers
+from control.home import Home
+from control.identity import live_process
+from control.lifecycle import Wanted
+from engine.wire import Launch
+from tests.story.stack import free_ports, wait_until
+
+
+@pytest.fixture
+def home(tmp_path):
+    before = os.umask(0o022)
+    home = Home(tmp_path / "home")
+    home.create()
+    yield home
+    os.umask(before)
+
+
+def program(text: str) -> list[str]:
+    return shlex.split(shlex.join([sys.executable, "-c", text]))
+
+
+def process(home, text: str) -> EngineProcess:
+    [port] = free_ports(1)
+    return EngineProcess(home, port=port, command=program(text))
+
+
+def end_of(engine: EngineProcess):
+    return wait_until(engine.poll, "the engine to end")
+
+
+def test_the_launch_file_is_private_and_says_what_is_wanted(home):
+    engine = process(home, "pass")
+
+    engine.spawn(Wanted("demo", context=100, budget_bytes=200))
+
+    launch = home.read_launch()
+    assert (launch.model, launch.context, launch.budget_bytes) == ("demo", 100, 200)
+    assert launch.nonce == engine.record.nonce
+    assert stat.S_IMODE(home.launch_file.stat().st_mode) == 0o600
+    end_of(engine)
+
+
+def test_each_launch_has_a_secret_and_a_nonce_of_its_own(home):
+    engine, launches = process(home, "pass"), []
+    for _ in range(2):
+        engine.spawn(Wanted("demo"))
+        launches.append(home.read_launch())
+        end_of(engine)
+
+    assert launches[0].secret != launches[1].secret
+    assert launches[0].nonce != launches[1].nonce
+
+
+def test_the_engine_leads_a_session_of_its_own_and_its_output_goes_to_the_log(home):
+    engine = process(home, "import os; print(os.getsid(0) == os.getpid(), os.getcwd(), flush=True)")
+
+    engine.spawn(Wanted("demo"))
+    end_of(engine)
+
+    assert home.log_file("engine").read_text() == f"True {home.root}\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_final", "reason"),
+    [
+        ("import sys; sys.stderr.write('It is too big.\\n'); sys.exit(4)", True, "It is too big."),
+        ("import sys; sys.stderr.write('Port taken by x.\\n'); sys.exit(5)", True, "Port taken by x."),
+        ("import sys; sys.exit(4)", True, "The engine did not start: the model is refused."),
+        ("import sys; sys.exit(0)", False, "ended by itself"),
+        ("raise ValueError('broken')", False, "ended with exit code 1: ValueError: broken"),
+        ("import sys; sys.stderr.write('Metal\\n'); sys.exit(70)", False, "ended after an error of the device: Metal"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", False, "was killed by SIGKILL"),
+    ],
+)
+def test_the_reason_of_an_end_is_a_sentence(home, text, is_final, reason):
+    engine = process(home, text)
+    engine.spawn(Wanted("demo"))
+
+    end = end_of(engine)
+
+    assert end.is_final is is_final
+    assert reason in end.reason
+    assert not engine.is_running
+
+
+def test_what_an_earlier_engine_said_is_not_the_reason_of_this_one(home):
+    home.log_file("engine").write_text("An old sentence.\n")
+    engine = process(home, "import sys; sys.exit(4)")
+    engine.spawn(Wanted("demo"))
+
+    assert "old sentence" not in end_of(engine).reason
+
+
+def test_a_log_that_has_grown_is_turned_over_at_the_next_start(home, monkeypatch):
+    monkeypatch.setattr("control.log_files.TURN_OVER_BYTES", 10)
+    home.log_file("engine").write_text("x" * 11)
+    engine = process(home, "print('new')")
+
+    engine.spawn(Wanted("demo"))
+    end_of(engine)
+
+    assert home.log_file("engine").read_text() == "new\n"
+    assert home.log_file("engine").with_name("engine.log.1").read_text() == "x" * 11
+
+
+def test_the_engine_is_on_record_from_its_first_moment(home):
+    engine = process(home, "import time; time.sleep(600)")
+
+    engine.spawn(Wanted("demo"))
+
+    record = home.read_record("engine")
+    engine._child.kill()
+    end_of(engine)
+    assert record.pid and record.nonce == home.read_launch().nonce
+    assert home.read_record("engine") is None
+
+
+async def test_an_engine_that_never_says_who_it_is_can_still_be_ended(home):
+    engine = process(home, "import time; time.sleep(600)")
+    engine.spawn(Wanted("demo"))
+    record = engine.record
+
+    is_introduced = await engine.introduce()
+    ending = await engine.stop(is_forced=lambda: True)
+
+    assert (is_introduced, ending.is_proven, engine.is_running) == (False, True, False)
+    assert live_process(record) is None
+
+
+async def test_a_live_engine_is_adopted_and_its_end_is_noticed_without_being_its_parent(home, listen):
+    listener = listen()
+    home.write_record(listener.record)
+    home.write_launch(
+        Launch(secret="s", nonce=listener.record.nonce, port=listener.record.port, model="big", context=9)
+    )
+    engine = process(home, "pass")
+
+    wanted = engine.adopt()
+    before = engine.poll()
+    listener.child.kill()
+    listener.child.wait()
+
+    assert (wanted, before) == (Wanted("big", 9), None)
+    assert f"pid {listener.record.pid}" in end_of(engine).reason
+    assert home.read_record("engine") is None
+
+
+@pytest.mark.parametrize("change", [{"nonce": "another"}, {"port": 1}])
+def test_an_engine_that_is_not_ours_is_neither_adopted_nor_signalled_nor_started_beside(
+    home, listen, change, monkeypatch
+):
+    monkeypatch.setattr("control.engine_process.SETTLE_LIMIT_S", 0.2)
+    listener = listen()
+    home.write_record(listener.with_(**change))
+    engine = process(home, "pass")
+
+    with pytest.raises(EngineLingers, match=f"pid {listener.record.pid}"):
+        engine.adopt()
+    with pytest.raises(EngineLingers):
+        engine.spawn(Wanted("demo"))
+
+    assert listener.child.poll() is None
+    assert home.read_record("engine") is not None
+
+
+def test_an_engine_whose_secret_is_lost_is_not_adopted(home, listen):
+    listener = listen()
+    home.write_record(listener.record)
+    home.write_launch(Launch(secret="s", nonce="of another launch", port=1, model="demo"))
+
+    with pytest.raises(EngineLingers):
+        process(home, "pass").adopt()
+
+
+def test_a_stale_record_is_removed_and_nothing_is_adopted(home, listen):
+    listener = listen()
+    home.write_record(msgspec.structs.replace(listener.record, created_at_s=1.0))
+
+    assert process(home, "pass").adopt() is None
+    assert home.read_record("engine") is None
+    assert listener.child.poll() is None

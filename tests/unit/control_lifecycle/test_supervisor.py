@@ -1,0 +1,243 @@
+"""The machinery around the policy, with a process that is a puppet: gate, line, drain, restart, switch, quit."""
+
+import pytest
+
+from control.errors import ModelRefused, NoModel, Quitting
+from control.lifecycle import Exit, Wanted
+from control.wire import LoadRequest
+from tests.unit.control_lifecycle.scene import Scene, status
+
+
+@pytest.fixture
+def scene():
+    return Scene()
+
+
+async def test_without_a_model_nobody_is_let_in(scene):
+    assert (scene.supervisor.availability, scene.supervisor.engine, scene.line.is_open) == ("none", None, False)
+
+
+async def test_requests_that_waited_for_the_load_go_on_when_the_engine_is_ready(scene):
+    await scene.supervisor.load(LoadRequest())
+    ticket = scene.join()
+    held = (scene.supervisor.availability, ticket.admitted.is_set())
+
+    await scene.supervisor.refresh()
+
+    assert held == ("held", False)
+    assert (scene.supervisor.availability, ticket.admitted.is_set()) == ("ready", True)
+    assert scene.engine.spawned == [Wanted("demo")]
+
+
+async def test_an_engine_that_is_not_ready_yet_keeps_the_line_held(scene):
+    scene.engine.says = status(state="loading", ready=False)
+    await scene.supervisor.load(LoadRequest())
+
+    await scene.supervisor.refresh()
+
+    assert (scene.state, scene.supervisor.engine, scene.line.is_open) == ("loading", None, False)
+
+
+async def test_a_crash_holds_the_line_says_why_and_is_followed_by_a_restart(scene):
+    await scene.ready()
+    scene.engine.end = Exit("The engine (pid 7) was killed by SIGKILL.")
+
+    await scene.look()
+    crashed = scene.supervisor.view()
+    await scene.look(after_s=1.0)
+    await scene.supervisor.refresh()
+
+    assert (crashed.state, crashed.pid, crashed.error) == ("crashed", None, "The engine (pid 7) was killed by SIGKILL.")
+    assert (scene.state, scene.supervisor.view().restarts, scene.supervisor.view().error) == ("ready", 1, None)
+    assert len(scene.engine.spawned) == 2
+
+
+async def test_a_model_that_is_refused_turns_away_those_who_waited_for_it(scene):
+    await scene.supervisor.load(LoadRequest(model="huge"))
+    ticket = scene.join()
+    scene.engine.end = Exit("huge does not fit", is_final=True)
+
+    await scene.look()
+
+    assert (scene.state, scene.supervisor.view().error) == ("failed", "huge does not fit")
+    assert isinstance(ticket.interruption, NoModel)
+
+
+async def test_a_switch_to_a_model_that_would_not_load_is_refused_and_nothing_stops(scene):
+    await scene.ready()
+    scene.preview.refused.add("huge")
+
+    with pytest.raises(ModelRefused, match="huge does not fit"):
+        await scene.supervisor.load(LoadRequest(model="huge"))
+
+    assert (scene.state, scene.line.is_open, len(scene.engine.spawned)) == ("ready", True, 1)
+
+
+async def test_a_switch_waits_for_running_requests_and_the_held_ones_go_on_with_the_new_model(scene):
+    await scene.ready()
+    running = scene.join("running")
+    await scene.supervisor.load(LoadRequest(model="other"))
+    held = scene.join("held")
+    await scene.look()
+    while_running = (scene.state, scene.supervisor.view().wanted_model, held.admitted.is_set())
+
+    scene.line.leave(running)
+    await scene.look()
+    await scene.supervisor.refresh()
+
+    assert while_running == ("draining", "other", False)
+    assert scene.engine.spawned == [Wanted("demo"), Wanted("other")]
+    assert (scene.state, held.admitted.is_set()) == ("ready", True)
+
+
+async def test_loading_what_runs_changes_nothing(scene):
+    await scene.ready()
+
+    await scene.supervisor.load(LoadRequest(model="demo"))
+    await scene.supervisor.load(LoadRequest())
+    await scene.look()
+
+    assert (scene.state, len(scene.engine.spawned)) == ("ready", 1)
+
+
+async def test_a_restart_loads_the_same_model_again(scene):
+    await scene.ready("other", context=100)
+
+    scene.supervisor.restart()
+    await scene.look()
+    await scene.supervisor.refresh()
+
+    assert scene.engine.spawned == [Wanted("other", 100)] * 2
+    assert scene.state == "ready"
+
+
+async def test_a_forced_unload_cuts_those_that_run_with_a_typed_error(scene):
+    await scene.ready()
+    ticket = scene.join()
+
+    scene.supervisor.unload(force=True)
+    await scene.look()
+
+    assert ticket.interruption.code == "engine_stopped"
+    assert (scene.state, scene.supervisor.availability) == ("unloaded", "held")
+
+
+async def test_the_last_model_with_its_context_is_what_comes_back(scene):
+    await scene.ready("other", context=4096, budget_bytes=10)
+    after_a_restart_of_control = Scene(memory=scene.memory)
+
+    await after_a_restart_of_control.supervisor.load(LoadRequest())
+
+    assert after_a_restart_of_control.engine.spawned == [Wanted("other", 4096, 10)]
+
+
+async def test_a_model_that_never_became_ready_is_not_remembered(scene):
+    await scene.supervisor.load(LoadRequest(model="huge"))
+    scene.engine.end = Exit("huge does not fit", is_final=True)
+    await scene.look()
+
+    await scene.supervisor.load(LoadRequest())
+
+    assert scene.engine.spawned[-1] == Wanted("demo")
+
+
+async def test_quit_tells_those_who_wait_drains_and_is_finished(scene):
+    await scene.ready()
+    running, also_running, waiting = scene.join("1"), scene.join("2"), scene.join("3")
+
+    scene.supervisor.quit(force=False)
+    await scene.look()
+    is_early = scene.supervisor.finished.is_set()
+    scene.line.leave(running)
+    scene.line.leave(also_running)
+    await scene.look()
+
+    assert (waiting.interruption.code, running.interruption) == ("engine_stopped", None)
+    assert (is_early, scene.supervisor.finished.is_set()) == (False, True)
+    assert scene.supervisor.availability == "none"
+
+
+async def test_nothing_is_loaded_any_more_while_it_quits(scene):
+    scene.supervisor.quit(force=False)
+
+    with pytest.raises(Quitting):
+        await scene.supervisor.load(LoadRequest())
+    with pytest.raises(Quitting):
+        scene.supervisor.restart()
+    assert scene.supervisor.finished.is_set()
+
+
+async def test_a_quit_that_cannot_end_the_engine_is_not_finished_and_may_be_repeated(scene):
+    await scene.ready()
+    scene.engine.can_be_ended = False
+    scene.supervisor.quit(force=False)
+    await scene.look()
+    stuck = (scene.state, scene.supervisor.finished.is_set(), scene.supervisor.view().error)
+
+    scene.engine.can_be_ended = True
+    scene.supervisor.quit(force=True)
+    await scene.look()
+
+    assert stuck == ("failed", False, "The engine (pid 7) did not end within 0 s, not even by SIGKILL.")
+    assert scene.supervisor.finished.is_set()
+
+
+async def test_when_control_leaves_those_who_wait_are_told_and_the_engine_lives_on(scene):
+    await scene.ready()
+    tickets = [scene.join(str(number)) for number in range(3)]
+
+    scene.supervisor.leave()
+
+    assert [ticket.interruption and ticket.interruption.code for ticket in tickets] == [None, None, "gateway_restarts"]
+    assert scene.engine.is_running
+    assert scene.supervisor.availability == "none"
+
+
+async def test_an_engine_that_lives_and_does_not_answer_is_shown_as_an_error_after_thirty_seconds(scene):
+    await scene.ready()
+    scene.engine.is_silent = True
+
+    await scene.look(after_s=29)
+    await scene.supervisor.refresh()
+    early = scene.supervisor.view().error
+    await scene.look(after_s=2)
+
+    assert early is None
+    assert scene.supervisor.view().error == "The engine (pid 7) has not answered for 31 s, though it lives."
+
+
+async def test_an_engine_that_says_that_it_failed_is_ended_and_started_again(scene):
+    await scene.ready()
+    scene.engine.says = status(state="failed", ready=False, error="the device is gone")
+
+    await scene.supervisor.refresh()
+    await scene.look()
+
+    assert (scene.state, scene.supervisor.view().error) == ("crashed", "the device is gone")
+
+
+async def test_a_live_engine_is_adopted_with_its_weights(scene):
+    scene.engine.adoptable = Wanted("other", 100)
+
+    await scene.supervisor.adopt()
+
+    assert (scene.state, scene.supervisor.wanted_model, scene.engine.spawned) == ("ready", "other", [])
+    assert scene.line.is_open
+
+
+async def test_an_engine_that_is_not_ours_to_adopt_is_shown_and_left_alone(scene):
+    scene.engine.lingers = True
+
+    await scene.supervisor.adopt()
+
+    assert scene.state == "unloaded"
+    assert scene.supervisor.view().error == "an engine of an earlier start is still there"
+
+
+async def test_every_status_is_passed_on(scene):
+    seen = []
+    scene.supervisor.on_status = seen.append
+
+    await scene.ready()
+
+    assert seen == [scene.engine.says]

@@ -1,0 +1,191 @@
+"""Batched decoding equals plain single-stream decoding, for every layout, while streams join and leave."""
+
+from types import SimpleNamespace
+
+import mlx.core as mx
+import mlx.nn as nn
+import pytest
+from mlx_lm.models.cache import ChunkedKVCache, QuantizedKVCache, make_prompt_cache
+
+from engine.layout import LayoutUnsupported, new_caches
+from engine.padded import OneByOneLayout, PaddedLayout
+from engine.rows import AttentionRows, Positions, RowsLayout, by_rows, replace_attention
+from engine.step import prefill_slice
+from tests.unit.engine.conftest import NUM_TOKENS
+
+LAYOUTS = [RowsLayout, PaddedLayout, OneByOneLayout]
+# Logits of these models have a standard deviation of 0.1 to 2. Reference BLAS gives 0.0; others up to 5e-5.
+TOLERANCE = 2e-4
+
+
+def decode_together(layout, model, plain, *, joins_at, leaves_after):
+    """Feed every stream the tokens of its plain decoding; yields (stream, step of the stream, logits (V,))."""
+    present: list[int] = []
+    done = [0] * len(plain)
+    clock = 0
+    while present or any(at >= clock for at in joins_at):
+        for stream, at in enumerate(joins_at):
+            if at == clock:
+                caches = new_caches(model, prompt_len=len(plain[stream].prompt), max_tokens=NUM_TOKENS)
+                prefill_slice(model, caches, plain[stream].prompt[:-1])
+                layout.join(caches)
+                present.append(stream)
+        if present:
+            inputs = [(plain[s].prompt[-1:] + plain[s].tokens)[done[s]] for s in present]
+            logits = layout.forward(mx.array(inputs))
+            mx.eval(logits, layout.pending())
+            for row, stream in enumerate(present):
+                yield stream, done[stream], logits[row]
+                done[stream] += 1
+            for row in reversed(range(len(present))):
+                if done[present[row]] == leaves_after[present[row]]:
+                    layout.leave(row)
+                    present.pop(row)
+        clock += 1
+
+
+@pytest.mark.parametrize("make_layout", LAYOUTS)
+def test_streams_that_join_and_leave_at_different_times_compute_what_they_compute_alone(tiny, make_layout):
+    layout = make_layout(tiny.model, make_prompt_cache(tiny.model))
+    leaves_after = (NUM_TOKENS, 30, NUM_TOKENS, NUM_TOKENS)
+
+    worst, num_compared, num_clear = 0.0, 0, 0
+    for stream, step, logits in decode_together(
+        layout, tiny.model, tiny.plain, joins_at=(0, 5, 7, 40), leaves_after=leaves_after
+    ):
+        plain = tiny.plain[stream].logits[step]
+        worst = max(worst, float(mx.abs(logits - plain).max()))
+        num_compared += 1
+        second, first = mx.sort(plain)[-2:].tolist()
+        if first - second > 2 * TOLERANCE:
+            num_clear += 1
+            assert int(mx.argmax(logits)) == tiny.plain[stream].tokens[step]
+
+    assert worst <= TOLERANCE
+    assert num_compared == sum(leaves_after)
+    assert num_clear > 0.9 * num_compared
+    assert len(layout) == 0
+    assert layout.kv_bytes == 0
+
+
+def test_different_prompts_differ_by_far_more_than_the_tolerance(tiny):
+    first, second = tiny.plain[0].logits, tiny.plain[1].logits
+
+    assert float(mx.abs(first - second).max(axis=-1).min()) > 100 * TOLERANCE
+
+
+@pytest.mark.parametrize("make_layout", LAYOUTS)
+def test_a_layout_can_be_filled_again_after_it_was_empty(tiny, make_layout):
+    layout = make_layout(tiny.model, make_prompt_cache(tiny.model))
+    for _ in decode_together(layout, tiny.model, tiny.plain[:2], joins_at=(0, 0), leaves_after=(2, 3)):
+        pass
+
+    again = list(decode_together(layout, tiny.model, tiny.plain[2:], joins_at=(0, 1), leaves_after=(3, 3)))
+
+    for stream, step, logits in again:
+        assert float(mx.abs(logits - tiny.plain[2 + stream].logits[step]).max()) <= TOLERANCE
+
+
+def test_joining_and_leaving_rows_copies_no_context_of_the_others(tiny):
+    layout = RowsLayout(tiny.model, make_prompt_cache(tiny.model))
+    sequences = []
+    for plain in tiny.plain[:2]:
+        caches = new_caches(tiny.model, prompt_len=len(plain.prompt), max_tokens=NUM_TOKENS)
+        prefill_slice(tiny.model, caches, plain.prompt[:-1])
+        sequences.append(caches)
+    layout.join(sequences[0])
+    growing = [cache for cache in sequences[0] if hasattr(cache, "keys")]
+    before = [id(cache.keys) for cache in growing]
+
+    layout.join(sequences[1])
+    layout.leave(1)
+
+    assert [id(cache.keys) for cache in growing] == before
+
+
+def test_a_short_row_beside_a_long_one_holds_only_its_own_tokens(dense):
+    layout = RowsLayout(dense, make_prompt_cache(dense))
+    alone = []
+    for length in (10, 1200):
+        caches = new_caches(dense, prompt_len=length, max_tokens=16)
+        prefill_slice(dense, caches, [1] * (length - 1))
+        alone.append(sum(cache.nbytes for cache in caches))
+        layout.join(caches)
+
+    mx.eval(layout.forward(mx.array([1, 1])))
+
+    assert layout.kv_bytes == sum(alone)
+    assert alone[0] * 40 < alone[1]
+
+
+def test_prefilling_in_slices_never_copies_the_row(dense):
+    caches = new_caches(dense, prompt_len=1000, max_tokens=100)
+    prefill_slice(dense, caches, [1] * 64)
+    room = caches[0].keys.shape[2]
+
+    prefill_slice(dense, caches, [1] * 935)
+
+    assert room == 1100
+    assert caches[0].keys.shape[2] == room
+
+
+def test_a_row_that_is_full_grows_by_a_share_of_its_length(dense):
+    layout = RowsLayout(dense, make_prompt_cache(dense))
+    caches = new_caches(dense, prompt_len=2100, max_tokens=1)
+    prefill_slice(dense, caches, [1] * 2099)
+    layout.join(caches)
+
+    for _ in range(3):
+        mx.eval(layout.forward(mx.array([1])))
+
+    assert caches[0].keys.shape[2] == 2101 + 512
+
+
+def test_attention_that_is_not_given_rows_is_the_models_own():
+    calls = []
+
+    def attention(queries, keys, values, cache, scale, mask, sinks=None):
+        calls.append((keys, scale, mask, sinks))
+        return queries
+
+    queries, keys = mx.zeros((2, 1, 1, 4)), mx.ones((2, 1, 3, 4))
+    result = by_rows(attention)(queries, keys, keys, cache=None, scale=0.5, mask="causal", sinks=7)
+
+    assert result is queries
+    assert calls == [(keys, 0.5, "causal", 7)]
+
+
+def test_replacing_attention_twice_wraps_it_once(dense):
+    first = replace_attention(dense)
+    import mlx_lm.models.llama as module
+
+    attention = module.scaled_dot_product_attention
+    second = replace_attention(dense)
+
+    assert first == second == ("mlx_lm.models.llama",)
+    assert module.scaled_dot_product_attention is attention
+
+
+def test_masks_are_kept_apart_when_a_row_needs_one():
+    rows = AttentionRows(Positions())
+    rows.rows = [SimpleNamespace(make_mask=lambda n, **_: None), SimpleNamespace(make_mask=lambda n, **_: "its own")]
+
+    assert tuple(rows.make_mask(1)) == (None, "its own")
+
+
+def test_rows_refuse_a_cache_that_they_do_not_know(dense):
+    with pytest.raises(LayoutUnsupported, match="QuantizedKVCache"):
+        RowsLayout(dense, [QuantizedKVCache()])
+
+
+def test_rows_refuse_a_model_that_does_attention_its_own_way():
+    class OwnWay(nn.Module):
+        pass
+
+    with pytest.raises(LayoutUnsupported, match="scaled_dot_product_attention"):
+        RowsLayout(OwnWay(), new_caches(SimpleNamespace(layers=[None]), prompt_len=1, max_tokens=1))
+
+
+def test_padding_refuses_a_cache_that_cannot_be_merged(dense):
+    with pytest.raises(LayoutUnsupported, match="ChunkedKVCache"):
+        PaddedLayout(dense, [ChunkedKVCache(16)])

@@ -1,0 +1,160 @@
+"""How the next token is chosen."""
+
+import math
+
+import mlx.core as mx
+import pytest
+
+from engine.request import SamplingParameters
+from engine.sampling import Sampler, choose_tokens
+from tests.unit.engine.conversations import GREEDY
+
+PROBABILITIES = (0.4, 0.3, 0.15, 0.1, 0.05)
+LOGITS = mx.log(mx.array([PROBABILITIES]))
+
+
+def draws(parameters: SamplingParameters, count: int = 300, *, prompt=()) -> list[int]:
+    sampler = Sampler(parameters, prompt)
+    return mx.concatenate([sampler.choose(LOGITS) for _ in range(count)]).tolist()
+
+
+def chosen_after(parameters: SamplingParameters, *, prompt=(), logits=LOGITS, steps: int = 1) -> list[int]:
+    sampler = Sampler(parameters, prompt)
+    return [int(sampler.choose(logits).item()) for _ in range(steps)]
+
+
+def test_temperature_zero_takes_the_most_likely():
+    assert draws(GREEDY, 5) == [0] * 5
+
+
+def test_temperature_one_draws_as_the_model_says():
+    drawn = draws(SamplingParameters(seed=3), 3000)
+
+    for token, probability in enumerate(PROBABILITIES):
+        assert drawn.count(token) / 3000 == pytest.approx(probability, abs=0.035)
+
+
+def test_a_low_temperature_sharpens():
+    drawn = draws(SamplingParameters(temperature=0.25, seed=3), 1000)
+
+    expected = PROBABILITIES[0] ** 4 / sum(p**4 for p in PROBABILITIES)
+    assert drawn.count(0) / 1000 == pytest.approx(expected, abs=0.05)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "possible"),
+    [
+        (SamplingParameters(top_k=1), {0}),
+        (SamplingParameters(top_k=3), {0, 1, 2}),
+        (SamplingParameters(top_k=99), {0, 1, 2, 3, 4}),
+        (SamplingParameters(top_p=0.0), {0}),
+        (SamplingParameters(top_p=0.39), {0}),
+        (SamplingParameters(top_p=0.6), {0, 1}),
+        (SamplingParameters(top_p=0.8), {0, 1, 2}),
+        (SamplingParameters(min_p=0.3), {0, 1, 2}),
+        (SamplingParameters(min_p=0.8), {0}),
+        (SamplingParameters(top_k=4, top_p=0.85), {0, 1, 2}),
+        (SamplingParameters(top_k=4, min_p=0.7), {0, 1}),
+    ],
+    ids=str,
+)
+def test_top_k_top_p_and_min_p_keep_exactly_the_likely_ones(parameters, possible):
+    assert set(draws(parameters, 400)) == possible
+
+
+def test_the_same_seed_gives_the_same_tokens_and_another_seed_others():
+    first, again, other = (draws(SamplingParameters(seed=seed), 40) for seed in (11, 11, 12))
+
+    assert first == again
+    assert first != other
+
+
+def test_a_seed_gives_other_draws_at_other_positions():
+    assert len(set(draws(SamplingParameters(seed=11), 40))) > 1
+
+
+def test_a_row_draws_the_same_in_a_batch_as_alone():
+    seeded = SamplingParameters(seed=5, top_p=0.95)
+    alone = draws(seeded, 20)
+    samplers = [Sampler(p, ()) for p in (GREEDY, seeded, SamplingParameters(seed=9, top_k=2))]
+
+    together = [choose_tokens(mx.concatenate([LOGITS] * 3), samplers).tokens.tolist() for _ in range(20)]
+
+    assert [row[1] for row in together] == alone
+    assert [row[0] for row in together] == [0] * 20
+
+
+def test_greedy_rows_need_no_sampler_state():
+    choice = choose_tokens(mx.array([[1.0, 3.0, 2.0], [9.0, 3.0, 2.0]]), [Sampler(GREEDY, ()), Sampler(GREEDY, ())])
+
+    assert choice.tokens.tolist() == [1, 0]
+    assert choice.sampled(0, 1).logprob is None
+
+
+def test_the_bias_is_added_to_the_logits_and_unknown_tokens_are_left_out():
+    biased = SamplingParameters(temperature=0.0, logit_bias=((4, 100.0), (9999, 100.0)))
+
+    assert chosen_after(biased) == [4]
+
+
+def test_the_repetition_penalty_looks_at_prompt_and_output():
+    logits = mx.array([[3.0, 2.0, 1.5, -1.0]])
+    penalised = SamplingParameters(temperature=0.0, repetition_penalty=2.5)
+
+    # 3/2.5 = 1.2 for the prompt's token 0, then 2/2.5 = 0.8 for token 1 once it was said.
+    assert chosen_after(penalised, prompt=(0,), logits=logits, steps=3) == [1, 2, 0]
+
+
+def test_the_repetition_penalty_makes_a_negative_logit_smaller():
+    logits = mx.array([[-1.0, -1.5]])
+
+    assert chosen_after(SamplingParameters(temperature=0.0, repetition_penalty=2.0), prompt=(0,), logits=logits) == [1]
+
+
+def test_the_presence_penalty_counts_once_and_only_the_output():
+    logits = mx.array([[3.0, 2.0, 0.0]])
+    penalised = SamplingParameters(temperature=0.0, presence_penalty=1.5)
+
+    # 3, then 1.5 against 2, then 1.5 against 0.5, and so on: a second time costs nothing more.
+    assert chosen_after(penalised, prompt=(0, 0), logits=logits, steps=5) == [0, 1, 0, 0, 0]
+
+
+def test_the_frequency_penalty_counts_every_time():
+    logits = mx.array([[3.0, 2.0, 0.0]])
+    penalised = SamplingParameters(temperature=0.0, frequency_penalty=1.2)
+
+    # 3 | 1.8, 2 | 1.8, .8 | .6, .8 | .6, -.4 | -.6, -.4, 0
+    assert chosen_after(penalised, prompt=(0, 0), logits=logits, steps=6) == [0, 1, 0, 1, 0, 2]
+
+
+def test_logprobs_are_of_the_model_itself_whatever_the_sampling():
+    altered = SamplingParameters(
+        temperature=0.1, logit_bias=((4, 100.0),), frequency_penalty=1.0, top_k=1, num_logprobs=3
+    )
+
+    choice = choose_tokens(LOGITS * 1.0 + 7.0, [Sampler(altered, ())])
+    sampled = choice.sampled(0, choice.tokens.tolist()[0])
+
+    assert sampled.token == 4
+    assert sampled.logprob == pytest.approx(math.log(0.05), abs=1e-5)
+    assert [token for token, _ in sampled.top] == [0, 1, 2]
+    assert [logprob for _, logprob in sampled.top] == pytest.approx([math.log(p) for p in (0.4, 0.3, 0.15)], abs=1e-5)
+
+
+@pytest.mark.parametrize(("num_logprobs", "num_top"), [(0, 0), (1, 1), (20, 5)])
+def test_as_many_alternatives_as_asked_for_and_as_there_are(num_logprobs, num_top):
+    choice = choose_tokens(LOGITS, [Sampler(SamplingParameters(temperature=0.0, num_logprobs=num_logprobs), ())])
+
+    sampled = choice.sampled(0, 0)
+
+    assert len(sampled.top) == num_top
+    assert sampled.logprob == pytest.approx(math.log(0.4), abs=1e-5)
+
+
+@pytest.mark.parametrize("broken", [float("nan"), float("inf")])
+def test_a_row_that_is_not_finite_is_told_apart_from_its_neighbours(broken):
+    logits = mx.array([[1.0, 2.0, 3.0], [1.0, broken, 3.0], [-math.inf, 2.0, 3.0]])
+
+    choice = choose_tokens(logits, [Sampler(GREEDY, ())] * 3)
+
+    assert choice.is_finite.tolist() == [True, False, True]

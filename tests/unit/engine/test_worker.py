@@ -1,0 +1,461 @@
+"""The worker thread with real tiny models: every request gets its tokens and exactly one ending, whatever happens."""
+
+import gc
+import threading
+import time
+from contextlib import contextmanager
+from itertools import pairwise
+from types import SimpleNamespace
+
+import mlx.core as mx
+import mlx.nn as nn
+import pytest
+
+from engine.errors import DeviceFailed, InvalidRequest, ModelUnsound, Refused, Stopping
+from engine.request import SamplingParameters
+from engine.wire import Failed, Finished, MemoryPlan, ModelStatus, Prefill, TextDelta
+from engine.worker import Worker
+from tests.unit.engine.conftest import NUM_TOKENS
+from tests.unit.engine.conversations import PATIENCE_S, Client, NumberedOutput, a_request
+from tests.unit.engine.models import KINDS, VOCABULARY, build
+
+ENDLESS = 100_000
+BROKEN_TOKEN = VOCABULARY - 1
+
+
+def described(loaded) -> ModelStatus:
+    return ModelStatus(
+        id="tiny",
+        path="-",
+        architecture="-",
+        quantization=None,
+        is_demo=True,
+        maximum_context_tokens=1,
+        native_context_tokens=1,
+        has_thinking=False,
+        has_tools=False,
+    )
+
+
+def memory_plan(**bytes_of) -> MemoryPlan:
+    figures = {
+        "weights_bytes": 0,
+        "fixed_bytes": 0,
+        "kv_bytes_per_token": 1,
+        "state_bytes_per_sequence": 0,
+        "pool_bytes": 1 << 30,
+        "limit_bytes": 1 << 30,
+        "maximum_context_tokens": 1000,
+    }
+    return MemoryPlan(**(figures | bytes_of), fits=True, verdict="")
+
+
+@contextmanager
+def running(model, *, max_streams: int = 4, plan: MemoryPlan | None = None):
+    fatal = []
+    worker = Worker(
+        lambda on_progress: SimpleNamespace(model=model),
+        describe=described,
+        memory_plan=plan,
+        on_fatal=fatal.append,
+        max_streams=max_streams,
+    )
+    worker.start()
+    try:
+        wait_until(lambda: worker.snapshot.state != "loading")
+        yield worker
+    finally:
+        worker.stop()
+        assert worker.join(PATIENCE_S)
+    assert fatal == []
+
+
+def wait_until(is_true) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_true():
+        assert time.monotonic() < deadline, "waited in vain"
+        time.sleep(0.002)
+
+
+def ask(worker: Worker, request_id: str = "r", **asked) -> Client:
+    client = Client()
+    worker.submit(a_request(request_id, client=client, arrived_at=time.monotonic(), **asked))
+    return client
+
+
+class Wrapped(nn.Module):
+    """A model whose forward can be made to misbehave."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+        self.fault = None
+
+    @property
+    def layers(self):
+        return self.inner.layers
+
+    def __call__(self, tokens, cache=None):
+        if self.fault is not None:
+            raise self.fault
+        logits = self.inner(tokens, cache=cache)
+        return mx.where(tokens[..., None] == BROKEN_TOKEN, float("nan"), logits)
+
+
+def test_one_stream_says_what_plain_mlx_lm_says(tiny):
+    with running(tiny.model) as worker:
+        for number, plain in enumerate(tiny.plain):
+            client = ask(worker, str(number), prompt=plain.prompt, max_tokens=NUM_TOKENS)
+
+            assert client.ending().reason == "length"
+            assert client.tokens == list(plain.tokens)
+
+
+def test_four_streams_at_once_say_what_each_says_alone(tiny):
+    lengths = (NUM_TOKENS, 20, 41, NUM_TOKENS)
+    with running(tiny.model) as worker:
+        clients = [
+            ask(worker, str(number), prompt=plain.prompt, max_tokens=length)
+            for number, (plain, length) in enumerate(zip(tiny.plain, lengths, strict=True))
+        ]
+        for client in clients:
+            client.ending()
+        status = worker.snapshot
+
+    for client, plain, length in zip(clients, tiny.plain, lengths, strict=True):
+        assert client.tokens == list(plain.tokens[:length])
+    assert sum(status.scheduler.decode_tokens_by_width.values()) == sum(lengths)
+    assert {"b2", "b3", "b4"} & set(status.scheduler.decode_batches_by_width)
+
+
+def test_a_seed_gives_the_same_tokens_alone_and_among_others(tiny):
+    seeded = SamplingParameters(temperature=0.9, top_p=0.95, seed=1234, frequency_penalty=0.3)
+    prompt = tiny.plain[1].prompt
+    with running(tiny.model) as worker:
+        alone = ask(worker, "alone", prompt=prompt, max_tokens=40, sampling=seeded)
+        alone.ending()
+        others = [
+            ask(worker, f"other {i}", prompt=tiny.plain[i].prompt, max_tokens=60, sampling=SamplingParameters(seed=i))
+            for i in (0, 2, 3)
+        ]
+        among = ask(worker, "among", prompt=prompt, max_tokens=40, sampling=seeded)
+        for client in (*others, among):
+            client.ending()
+
+    assert among.tokens == alone.tokens
+    assert len(set(alone.tokens)) > 5
+
+
+def test_cancelling_one_leaves_the_others_as_they_are(tiny):
+    with running(tiny.model) as worker:
+        doomed = ask(worker, "doomed", prompt=tiny.plain[2].prompt, max_tokens=ENDLESS)
+        assert doomed.started.wait(PATIENCE_S)
+        others = [ask(worker, str(i), prompt=tiny.plain[i].prompt, max_tokens=NUM_TOKENS) for i in (0, 1)]
+        assert others[0].started.wait(PATIENCE_S)
+
+        assert worker.cancel("doomed")
+        ending = doomed.ending()
+        for client in others:
+            client.ending()
+
+    assert (ending.reason, ending.usage.completion) == ("cancelled", len(doomed.tokens))
+    assert doomed.tokens[:NUM_TOKENS] == list(tiny.plain[2].tokens[: len(doomed.tokens)])
+    for client, i in zip(others, (0, 1), strict=True):
+        assert client.tokens == list(tiny.plain[i].tokens)
+
+
+def test_a_request_is_cancelled_while_it_waits_and_while_it_is_prefilled(dense):
+    with running(dense, max_streams=1) as worker:
+        prefilled = ask(worker, "prefilled", prompt=(1,) * 60_000, max_tokens=1)
+        waiting = ask(worker, "waiting")
+        wait_until(lambda: worker.snapshot.scheduler.prefill_batches > 0)
+
+        worker.cancel("waiting")
+        worker.cancel("prefilled")
+
+        assert waiting.ending().reason == prefilled.ending().reason == "cancelled"
+        assert prefilled.tokens == waiting.tokens == []
+        assert not worker.cancel("prefilled")
+        wait_until(lambda: worker.snapshot.memory_actual.kv_bytes == 0)
+
+
+def test_the_text_side_ends_a_request(dense):
+    with running(dense) as worker:
+        said = ask(worker, "1", max_tokens=6)
+        said.ending()
+        stopped = ask(worker, "2", max_tokens=ENDLESS, output=NumberedOutput(end_token=said.tokens[-1]))
+
+        ending = stopped.ending()
+
+    first_end = said.tokens.index(said.tokens[-1])
+    assert ending.reason == "stop"
+    assert stopped.tokens == said.tokens[:first_end]
+    assert ending.usage.completion == first_end + 1
+
+
+def test_usage_and_timings_add_up(dense):
+    began_at = time.monotonic()
+    with running(dense) as worker:
+        client = ask(worker, prompt=(1,) * 200, max_tokens=10, output=NumberedOutput(holds_back=True))
+        ending = client.ending()
+        passed_ms = (time.monotonic() - began_at) * 1000
+
+    timings = ending.timings
+    assert (ending.usage.prompt, ending.usage.cached, ending.usage.completion) == (200, 0, 10)
+    assert timings.first_emission_tokens == 2
+    assert min(timings.prefill_ms, timings.decode_ms) > 0
+    assert timings.wait_ms + timings.prefill_ms + timings.decode_ms <= passed_ms
+
+
+def test_prefill_progress_never_falls_ends_before_the_text_and_comes_at_most_four_times_a_second(dense):
+    told_at = []
+    with running(dense) as worker:
+        client = Client()
+        request = a_request(prompt=(1,) * 2500, max_tokens=3, client=client, arrived_at=time.monotonic())
+
+        def deliver(events):
+            told_at.extend(time.monotonic() for event in events if isinstance(event, Prefill))
+            client.deliver(events)
+
+        request.deliver = deliver
+        worker.submit(request)
+        client.ending()
+
+    processed = [event.processed for event in client.progress]
+    texts = [isinstance(event, TextDelta) for event in client.events]
+    assert processed == sorted(processed)
+    assert processed[0] == 0
+    assert all(event.total == 2500 and event.cached == 0 for event in client.progress)
+    assert texts.index(True) >= len(processed)
+    assert all(later - earlier >= 0.24 for earlier, later in pairwise(told_at))
+
+
+def test_a_stream_goes_on_while_a_long_prompt_is_prefilled(dense):
+    with running(dense) as worker:
+        stream = ask(worker, "stream", max_tokens=ENDLESS)
+        assert stream.started.wait(PATIENCE_S)
+        ask(worker, "long", prompt=(1,) * 60_000, max_tokens=1)
+        wait_until(lambda: worker.snapshot.scheduler.prefill_batches >= 4)
+        before = worker.snapshot
+        wait_until(lambda: worker.snapshot.scheduler.prefill_batches >= before.scheduler.prefill_batches + 2)
+        after = worker.snapshot
+        worker.cancel("long")
+        worker.cancel("stream")
+        stream.ending()
+
+    assert after.scheduler.prefilling == 1
+    assert after.scheduler.decode_batches - before.scheduler.decode_batches >= 3
+    assert after.membership_epoch == before.membership_epoch
+
+
+def test_the_status_tells_who_runs_and_what_was_done(dense):
+    with running(dense, max_streams=2) as worker:
+        streams = [ask(worker, name, prompt=(1,) * 100, max_tokens=ENDLESS) for name in ("a", "b", "c")]
+        for stream in streams[:2]:
+            assert stream.started.wait(PATIENCE_S)
+        wait_until(lambda: worker.snapshot.scheduler.decode_batches_by_width.get("b2", 0) > 20)
+        status = worker.snapshot
+        for name in "abc":
+            worker.cancel(name)
+        for stream in streams:
+            stream.ending()
+        wait_until(lambda: worker.snapshot.request_counts.cancelled == 3)
+        end = worker.snapshot
+
+    assert (status.state, status.ready, status.concurrency) == ("ready", True, 2)
+    assert (status.layout.kind, status.model.id) == ("rows", "tiny")
+    assert [(r.id, r.phase) for r in status.requests] == [("a", "decode"), ("b", "decode"), ("c", "queued")]
+    assert status.requests[0].tokens_per_second > 0
+    assert (status.admission.waiting, status.admission.waiting_concurrency, status.admission.waiting_memory) == (
+        1,
+        1,
+        0,
+    )
+    assert status.membership_epoch == 2
+    assert status.scheduler.prefill_rows == 2 * 99
+    assert status.memory_actual.kv_bytes > 0
+    assert status.steps == status.scheduler.prefill_batches + status.scheduler.decode_batches
+    assert end.request_counts.submitted == 3
+    assert end.requests == ()
+
+
+def test_a_fault_in_the_text_of_one_request_ends_only_that_one(tiny):
+    faulty = tiny.plain[0].tokens[3]
+    with running(tiny.model) as worker:
+        broken = ask(
+            worker, "broken", prompt=tiny.plain[0].prompt, max_tokens=50, output=NumberedOutput(fault_token=faulty)
+        )
+        sound = ask(worker, "sound", prompt=tiny.plain[1].prompt, max_tokens=NUM_TOKENS)
+
+        assert (broken.ending().code, broken.ending().retryable) == ("internal", False)
+        assert sound.ending().reason == "length"
+
+    assert sound.tokens == list(tiny.plain[1].tokens)
+
+
+def test_logits_that_are_not_finite_fail_only_their_request(dense):
+    with running(Wrapped(dense)) as worker:
+        sound = ask(worker, "sound", max_tokens=300)
+        broken = ask(worker, "broken", prompt=(5, 6, BROKEN_TOKEN), max_tokens=50)
+
+        assert broken.ending().code == "internal"
+        assert "not finite" in broken.ending().message
+        assert sound.ending().reason == "length"
+
+    assert broken.tokens == []
+    assert len(sound.tokens) == 300
+
+
+def test_a_client_that_cannot_be_reached_does_not_disturb_the_others(dense):
+    def gone(events):
+        raise RuntimeError("event loop is closed")
+
+    with running(dense) as worker:
+        lost = a_request("lost", max_tokens=ENDLESS, arrived_at=time.monotonic())
+        lost.deliver = gone
+        worker.submit(lost)
+        sound = ask(worker, "sound", max_tokens=30)
+
+        assert sound.ending().reason == "length"
+        wait_until(lambda: worker.snapshot.requests == ())
+
+
+def test_what_can_never_fit_fails_with_numbers_and_what_does_not_fit_now_waits(dense):
+    with running(dense, plan=memory_plan(pool_bytes=300)) as worker:
+        never = ask(worker, "never", prompt=(1,) * 400, max_tokens=1).ending()
+        first = ask(worker, "first", prompt=(1, 2), max_tokens=190)
+        assert first.started.wait(PATIENCE_S)
+        second = ask(worker, "second", prompt=(1, 2), max_tokens=200)
+        wait_until(lambda: worker.snapshot.admission.waiting_memory == 1 or first.ended.is_set())
+        seen = worker.snapshot.scheduler.decode_batches_by_width
+        first.ending()
+        second.ending()
+        widths = worker.snapshot.scheduler.decode_batches_by_width
+
+    assert (never.code, never.retryable) == ("out_of_memory", False)
+    assert "401" in never.message and "300" in never.message
+    assert len(first.tokens) == 190 and len(second.tokens) == 200
+    assert set(seen) == set(widths) == {"b1"}
+
+
+def test_stopping_ends_everyone_once_and_takes_nobody_new(dense):
+    with running(dense, max_streams=1) as worker:
+        runs, waits = ask(worker, "runs", max_tokens=ENDLESS), ask(worker, "waits")
+        assert runs.started.wait(PATIENCE_S)
+
+        worker.stop()
+        endings = [runs.ending(), waits.ending()]
+        assert worker.join(PATIENCE_S)
+
+        assert [(ending.code, ending.retryable) for ending in endings] == [("stopping", True)] * 2
+        assert worker.snapshot.state == "stopping"
+        with pytest.raises(Stopping):
+            worker.submit(a_request("late"))
+
+
+def test_the_same_id_twice_and_an_empty_prompt_are_refused(dense):
+    with running(dense) as worker:
+        first = ask(worker, "twice", max_tokens=ENDLESS)
+
+        with pytest.raises(InvalidRequest, match="twice"):
+            worker.submit(a_request("twice"))
+        with pytest.raises(InvalidRequest, match="no tokens"):
+            worker.submit(a_request("empty", prompt=()))
+        worker.cancel("twice")
+        assert isinstance(first.ending(), Finished)
+
+
+def test_an_error_of_the_device_fails_everyone_and_is_reported(dense):
+    model = Wrapped(dense)
+    fatal, reported = [], threading.Event()
+    worker = Worker(
+        lambda on_progress: SimpleNamespace(model=model),
+        describe=described,
+        memory_plan=None,
+        on_fatal=lambda error: (fatal.append(error), reported.set()),
+        max_streams=1,
+    )
+    worker.start()
+    wait_until(lambda: worker.snapshot.ready)
+    runs, waits = ask(worker, "runs", max_tokens=ENDLESS), ask(worker, "waits")
+    assert runs.started.wait(PATIENCE_S)
+
+    model.fault = RuntimeError("[METAL] command buffer execution failed")
+    endings = [runs.ending(), waits.ending()]
+
+    assert reported.wait(PATIENCE_S)
+    assert all(isinstance(e, Failed) and e.code == "internal" and e.retryable for e in endings)
+    assert isinstance(fatal[0], DeviceFailed) and "command buffer" in fatal[0].message
+    assert worker.join(PATIENCE_S)
+    assert worker.snapshot.state == "failed"
+    with pytest.raises(Stopping):
+        worker.submit(a_request("late"))
+
+
+def started_with(load) -> tuple[Worker, list, Client]:
+    fatal = []
+    worker = Worker(load, describe=described, memory_plan=None, on_fatal=fatal.append)
+    early = ask(worker, "early")
+    worker.start()
+    assert worker.join(PATIENCE_S)
+    return worker, fatal, early
+
+
+def test_a_model_that_does_not_load_is_refused_and_who_waited_for_it_is_told():
+    def load(on_progress):
+        raise Refused("the weights are damaged")
+
+    worker, fatal, early = started_with(load)
+
+    assert isinstance(fatal[0], Refused) and worker.snapshot.error == "the weights are damaged"
+    assert early.ending().code == "internal"
+
+
+def test_a_model_whose_logits_are_not_finite_is_refused():
+    model = build(KINDS["dense"])
+    model.model.norm.weight = model.model.norm.weight * float("nan")
+    mx.eval(model.parameters())
+
+    worker, fatal, _ = started_with(lambda on_progress: SimpleNamespace(model=model))
+
+    assert isinstance(fatal[0], ModelUnsound)
+    assert worker.snapshot.state == "failed"
+
+
+def test_stopping_ends_a_load_at_its_next_progress(dense):
+    reached, go_on = threading.Event(), threading.Event()
+
+    def load(on_progress):
+        on_progress(1, 10)
+        reached.set()
+        assert go_on.wait(PATIENCE_S)
+        on_progress(2, 10)
+        raise AssertionError("loading went on")
+
+    fatal = []
+    worker = Worker(load, describe=described, memory_plan=None, on_fatal=fatal.append)
+    worker.start()
+    assert reached.wait(PATIENCE_S)
+
+    worker.stop()
+    go_on.set()
+
+    assert worker.join(PATIENCE_S)
+    assert fatal == []
+    assert (worker.snapshot.load.bytes_read, worker.snapshot.load.bytes_total) == (1, 10)
+    assert worker.snapshot.state == "stopping"
+
+
+def test_memory_is_given_back_when_requests_end(dense):
+    with running(dense) as worker:
+        ask(worker, "warm", prompt=(1,) * 100, max_tokens=4).ending()
+        wait_until(lambda: worker.snapshot.requests == ())
+        gc.collect()
+        before = mx.get_active_memory()
+        clients = [ask(worker, str(i), prompt=(1,) * 800, max_tokens=20) for i in range(3)]
+        for client in clients:
+            client.ending()
+        wait_until(lambda: worker.snapshot.memory_actual.kv_bytes == 0 and mx.get_cache_memory() == 0)
+
+        gc.collect()
+        assert mx.get_active_memory() <= before + 200_000

@@ -1,0 +1,133 @@
+import asyncio
+import os
+import subprocess
+import sys
+
+import msgspec
+import psutil
+import pytest
+
+from control.wire import AdminError, ProcessRecord
+from webui import farewell as farewell_module
+from webui.farewell import Farewell, progress
+
+
+def record(name: str, pid: int = 1) -> ProcessRecord:
+    return ProcessRecord(
+        name=name,
+        pid=pid,
+        created_at_s=psutil.Process(pid).create_time(),
+        nonce="nonce",
+        port=1,
+        manager="detached",
+        started_at_s=0.0,
+        version="0",
+    )
+
+
+@pytest.fixture
+def sleeper():
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    yield process
+    process.kill()
+    process.wait()
+
+
+ENGINE, GATEWAY = record("engine"), record("control")
+
+
+@pytest.mark.parametrize(
+    ("engine", "gateway", "waited_s", "expected"),
+    [
+        (ENGINE, GATEWAY, 1.0, ("going", "waiting", "waiting")),
+        (ENGINE, GATEWAY, 30.0, ("stuck", "waiting", "waiting")),
+        (None, GATEWAY, 1.0, ("gone", "going", "waiting")),
+        (None, GATEWAY, 30.0, ("gone", "stuck", "waiting")),
+        (ENGINE, None, 1.0, ("stuck", "gone", "waiting")),
+        (None, None, 1.0, ("gone", "gone", "going")),
+        (None, None, 90.0, ("gone", "gone", "going")),
+    ],
+)
+def test_the_model_goes_first_then_the_gateway_then_the_page(engine, gateway, waited_s, expected):
+    steps = progress(engine=engine, gateway=gateway, waited_s=waited_s)
+
+    assert (steps.engine, steps.gateway, steps.page) == expected
+    assert steps.is_over is (engine is None and gateway is None)
+    assert steps.is_alone is (engine is not None and gateway is None)
+
+
+def test_a_process_counts_as_there_until_it_is_gone_even_without_its_record(home, sleeper):
+    farewell = Farewell(home, lambda: None)
+    living = record("engine", sleeper.pid)
+    home.write_record(living)
+    farewell.remember()
+    home.remove_record(living)
+
+    before = farewell.progress()
+    sleeper.kill()
+    sleeper.wait()
+
+    assert (before.engine == "gone", before.engine_pid) == (False, sleeper.pid)
+    assert farewell.progress().engine == "gone"
+
+
+def test_a_record_of_a_reused_pid_is_nobody(home):
+    home.write_record(msgspec.structs.replace(record("engine", os.getpid()), created_at_s=1.0))
+
+    assert home.living("engine") is None
+
+
+async def test_quitting_shows_the_steps_and_ends_the_console_last(console, sleeper, monkeypatch):
+    monkeypatch.setattr(farewell_module, "SHOW_END_S", 0.0)
+    console.home.write_record(record("control", sleeper.pid))
+
+    answer = await console.post("/quit")
+    during = (await console.browser.get("/quit/live")).text
+    sleeper.kill()
+    sleeper.wait()
+    after = (await console.browser.get("/quit/live")).text
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/quit")
+    assert console.control.orders == [("POST", "/quit", {})]
+    assert 'hx-trigger="every 1s' in during
+    assert "hx-trigger" not in after
+    assert "no process is left" in after
+    async with asyncio.timeout(5):
+        await console.has_left.wait()
+
+
+async def test_a_model_that_does_not_stop_keeps_the_page_and_offers_force(console, sleeper, monkeypatch):
+    monkeypatch.setattr(farewell_module, "PATIENCE_S", 0.0)
+    console.home.write_record(record("engine", sleeper.pid))
+    console.home.write_record(record("control", os.getpid()))
+
+    await console.post("/quit")
+    page = (await console.browser.get("/quit")).text
+    await console.post("/quit", force="yes")
+
+    assert f"The model (pid {sleeper.pid}) has not stopped" in page
+    assert 'name="force" value="yes"' in page
+    assert console.control.orders == [("POST", "/quit", {}), ("POST", "/quit", {"force": True})]
+    assert not console.has_left.is_set()
+
+
+async def test_a_model_without_a_gateway_is_named_with_the_command_that_ends_it(console, sleeper):
+    console.control.is_silent = True
+    console.home.write_record(record("engine", sleeper.pid))
+
+    await console.post("/quit")
+    page = (await console.browser.get("/quit")).text
+
+    assert f"the model (pid {sleeper.pid}) still runs" in page
+    assert "splash quit --force" in page
+    assert not console.has_left.is_set()
+
+
+async def test_a_gateway_that_refuses_to_quit_is_quoted_and_nothing_ends(console):
+    console.control.refusal = AdminError(code="quitting", message="Splash is quitting already.")
+
+    await console.post("/quit")
+    page = (await console.browser.get("/quit")).text
+
+    assert "Splash is quitting already." in page
+    assert not console.farewell.has_begun

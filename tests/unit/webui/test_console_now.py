@@ -1,0 +1,264 @@
+import re
+
+import msgspec
+import pytest
+
+from control.wire import LoadProgress, ModelOnDisk, Today
+from tests.fakes import control as fake
+
+
+async def live(console) -> str:
+    """The live part as the page asks for it, on one line."""
+    answer = await console.browser.get("/now/live", headers={"HX-Request": "true"})
+    assert answer.status_code == 200
+    return re.sub(r"\s+", " ", answer.text)
+
+
+async def state(console) -> str:
+    return re.sub(r"<[^>]+>|\s+", " ", (await console.browser.get("/state")).text)
+
+
+def row(html: str, slot: int) -> str:
+    return html.split(f'id="slot-{slot}"')[1].split("</tr>")[0].split('class="sheet"')[0]
+
+
+async def test_a_prefilling_request_has_a_bar_of_two_tones(console):
+    console.control.overview = fake.overview(slots=(fake.prefilling(prefilled=75_000, cached=50_000, prompt=100_000),))
+
+    html = row(await live(console), 1)
+
+    assert 'data-phase="prefill"' in html
+    assert 'role="progressbar"' in html
+    assert 'aria-valuenow="75"' in html
+    assert '<rect class="cached" x="0%" width="50.0%"' in html
+    assert '<rect class="computed" x="50.0%" width="25.0%"' in html
+    assert "ETA 9 s" in html
+
+
+async def test_the_bar_and_its_estimate_are_gone_when_the_request_generates(console):
+    console.control.overview = fake.overview(slots=(fake.decoding(slot=1),))
+
+    html = row(await live(console), 1)
+
+    assert 'data-phase="decode"' in html
+    assert "progressbar" not in html
+    assert "ETA" not in html
+    assert "52.1" in html
+    assert "61,204" in html
+
+
+async def test_there_are_always_four_rows(console):
+    for slots in ((), (fake.prefilling(slot=3),), tuple(fake.decoding(n, slot=n) for n in range(1, 5))):
+        console.control.overview = fake.overview(slots=slots)
+
+        assert (await live(console)).count('class="slot"') == 4
+
+
+async def test_a_request_stays_in_its_row_when_fewer_slots_are_wanted(console):
+    console.control.overview = fake.overview(slots=(fake.decoding(slot=3),), concurrency=1)
+
+    html = await live(console)
+
+    assert "#4809" in row(html, 3)
+    assert "not in use" in row(html, 2)
+    assert "not in use" not in row(html, 3)
+
+
+async def test_what_is_not_known_is_a_dash(console):
+    unknown = msgspec.structs.replace(fake.prefilling(eta_s=None), prompt_tokens=None, tokens_per_second=None)
+    console.control.overview = fake.overview(slots=(unknown,), today=Today())
+
+    html = await live(console)
+
+    assert row(html, 1).count(">— <") == 2
+    assert "progressbar" not in row(html, 1)
+    assert 'id="figure-hit-rate"' in html
+    assert "0.0%" not in html.split('id="figure-hit-rate"')[1].split("</div>")[0]
+
+
+async def test_names_that_clients_choose_are_escaped(console):
+    console.control.overview = fake.overview(slots=(fake.decoding(slot=1, key="<script>alert(1)</script>"),))
+
+    html = await live(console)
+
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+
+
+async def test_the_line_shows_places_ages_and_why_each_waits(console):
+    console.control.overview = fake.overview(
+        line=(fake.waiting(5001, 1, waited_s=74), fake.waiting(5002, 2, phase="held", waited_s=7_300))
+    )
+
+    html = (await live(console)).split('id="line"')[1].split('id="engine"')[0]
+
+    assert "#5001" in html
+    assert "1 min 14 s" in html
+    assert "a slot" in html
+    assert "batch" in html
+    assert "2 h 1 min" in html
+    assert "a ready model" in html
+
+
+async def test_memory_is_drawn_from_the_plan_and_marked_with_what_is_measured(console):
+    html = (await live(console)).split('id="memory"')[1].split("</section>")[0]
+
+    for value in ("178.9 GiB", "3.1 GiB", "12.4 GiB of 16.0 GiB", "3.6 GiB", "222.7 GiB", "194.6 GiB"):
+        assert value in html
+    widths = [float(w) for w in re.findall(r'class="m-(?!measured)\w+" x="[\d.]+%" width="([\d.]+)%"', html)]
+    assert sum(widths) == pytest.approx(100, abs=0.1)
+
+
+async def test_the_demo_is_labelled_as_random(console):
+    demo = msgspec.structs.replace(fake.MODEL, id="demo", is_demo=True)
+    console.control.overview = fake.overview(view=fake.engine(model=demo))
+
+    html = await live(console)
+
+    assert "demo · random weights" in html
+    assert "its text means nothing" in html
+
+
+async def test_without_a_model_the_page_says_what_to_do(console):
+    console.control.overview = fake.overview(view=fake.engine("unloaded"), today=Today())
+
+    html = await live(console)
+
+    assert "No model is loaded. Load one from this machine" in html
+    assert "export OPENAI_BASE_URL=http://127.0.0.1:8888/v1" in html
+    assert 'popovertarget="panel-load"' in html
+    assert 'popovertarget="panel-unload"' not in html
+
+
+@pytest.mark.parametrize(
+    ("overview", "expected"),
+    [
+        (fake.overview(), "● ready Qwen3.8-27B-4bit · 262k"),
+        (fake.overview(view=fake.engine("unloaded")), "○ no model"),
+        (
+            fake.overview(view=fake.engine("loading", load=LoadProgress(bytes_read=43, bytes_total=100, seconds=9.4))),
+            "◐ loading 43% · 12 s left Qwen3.8-27B-4bit",
+        ),
+        (fake.overview(view=fake.engine("loading", load=LoadProgress())), "◐ loading Qwen3.8-27B-4bit"),
+        (
+            fake.overview(view=fake.engine("draining"), slots=(fake.prefilling(), fake.decoding())),
+            "◒ draining 2 running requests finish",
+        ),
+        (
+            fake.overview(view=fake.engine("crashed", error="out of memory"), line=(fake.waiting(1, 1, phase="held"),)),
+            "✕ crashed out of memory · held 1",
+        ),
+        (fake.overview(view=fake.engine("failed", error="It does not fit.")), "✕ failed It does not fit."),
+        (fake.overview(view=fake.engine(status_age_s=12.0)), "✕ silent for 12 s"),
+        (fake.overview(quitting=True), "◒ quitting"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+async def test_the_masthead_says_how_the_whole_system_is(console, overview, expected):
+    console.control.overview = overview
+
+    assert expected in re.sub(r"\s+", " ", await state(console))
+
+
+async def test_while_control_is_silent_the_page_keeps_what_it_knew_and_says_how_old_it_is(console):
+    console.control.overview = fake.overview(slots=(fake.decoding(),))
+    await live(console)
+    console.control.is_silent = True
+    console.watch.forget()
+
+    html = await live(console)
+
+    assert "The gateway has not answered for 0 s" in html
+    assert "#4809" in html
+    assert "gateway not answering" in await state(console)
+    assert 'popovertarget="panel-unload"' not in html
+
+
+async def test_before_control_ever_answered_the_page_is_there_with_dashes(console):
+    console.control.is_silent = True
+    console.watch.forget()
+
+    answer = await console.browser.get("/")
+
+    assert answer.status_code == 200
+    assert "nothing is known yet" in answer.text
+    assert answer.text.count('class="slot"') == 4
+
+
+async def test_a_whole_page_lists_the_models_and_its_live_part_does_not_ask_for_them(console):
+    console.control.models = (
+        ModelOnDisk(
+            name="big",
+            path="/m/big",
+            architecture="dense",
+            quantization=None,
+            weights_bytes=1,
+            native_context_tokens=1,
+            fits=False,
+            is_demo=False,
+        ),
+    )
+
+    page = (await console.browser.get("/")).text
+    choices = (await console.browser.get("/now/models")).text
+
+    assert "big · too large" in re.sub(r"\s+", " ", page)
+    assert '<option value="big">' in choices
+    assert "<html" not in choices
+
+
+async def test_recent_requests_show_where_their_time_went(console):
+    console.control.requests = (fake.finished(4808), fake.finished(4807, "failed", error_code="out_of_memory"))
+
+    html = (await live(console)).split('id="recent"')[1]
+
+    for value in ("#4808", "0.01 s", "2.31 s", "14.82 s", "61,204", "57,000", "812", "completed"):
+        assert value in html
+    assert "failed · out_of_memory" in html
+    assert "—" in html
+
+
+async def test_every_number_of_a_running_request_explains_itself(console):
+    console.control.overview = fake.overview(slots=(fake.prefilling(), fake.decoding()))
+
+    html = await live(console)
+    cells = re.findall(r'<td role="cell" class="c-(?:context|speed|elapsed) num"([^>]*)>', html)
+
+    assert len(cells) == 6
+    assert all(re.search(r'title="[^"]{20,}"', cell) for cell in cells)
+
+
+async def test_a_fragment_is_the_same_block_as_in_the_page(console):
+    page = re.sub(r"\s+", " ", (await console.browser.get("/")).text)
+
+    assert (await live(console)).split('id="memory"')[0].strip() in page
+
+
+async def test_the_model_card_says_how_it_runs(console):
+    html = (await live(console)).split('id="engine"')[1].split("</section>")[0]
+
+    for value in ("1 h 10 min", "262,144 of 262,144", "a row per request", "2 of 2 passed", "pid 4242", "195.9 GiB"):
+        assert value in html
+
+
+@pytest.mark.parametrize(
+    ("view", "panels"),
+    [
+        (fake.engine("unloaded"), set()),
+        (fake.engine("loading"), {"unload", "restart", "force"}),
+        (fake.engine("ready"), {"unload", "restart", "force"}),
+        (fake.engine("draining"), {"unload", "restart", "force"}),
+        (fake.engine("stopping"), {"restart", "force"}),
+        # Unloading a crashed engine calls off its next start.
+        (fake.engine("crashed", pid=None), {"unload", "restart"}),
+        # A failed one whose process did not go away can still be ended.
+        (fake.engine("failed"), {"unload", "restart", "force"}),
+    ],
+    ids=lambda value: value.state if hasattr(value, "state") else "",
+)
+async def test_only_what_is_possible_is_offered(console, view, panels):
+    console.control.overview = fake.overview(view=view)
+
+    html = await live(console)
+
+    assert set(re.findall(r'<button[^>]*popovertarget="panel-(unload|restart|force)"', html)) == panels

@@ -1,0 +1,146 @@
+import re
+
+import pytest
+
+from control.wire import AdminError
+from tests.fakes import control as fake
+
+
+def sheet(html: str, panel: str) -> str:
+    return re.sub(r"\s+", " ", html.split(f'id="{panel}"')[1].split("</form>")[0])
+
+
+async def test_each_button_is_one_order_to_control(console):
+    for path in ("/engine/unload", "/engine/stop", "/engine/restart", "/requests/r4812/cancel"):
+        answer = await console.post(path)
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+
+    assert console.control.orders == [
+        ("POST", "/engine/unload", {}),
+        ("POST", "/engine/unload", {"force": True}),
+        ("POST", "/engine/restart", {}),
+        ("POST", "/requests/r4812/cancel", {}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "order"),
+    [
+        ({"model": "", "other_model": "", "context": ""}, {}),
+        ({"model": "demo", "other_model": "", "context": "131,072"}, {"model": "demo", "context": 131_072}),
+        (
+            {"model": "demo", "other_model": " /models/mine ", "context": "65 536"},
+            {"model": "/models/mine", "context": 65_536},
+        ),
+    ],
+)
+async def test_loading_takes_what_was_typed_before_what_was_chosen(console, fields, order):
+    await console.post("/engine/load", **fields)
+
+    assert console.control.orders == [("POST", "/engine/load", order)]
+
+
+@pytest.mark.parametrize("context", ["many", "-1", "1.5", "٣"])
+async def test_a_context_that_is_no_number_is_named_and_nothing_is_ordered(console, context):
+    await console.post("/engine/load", model="demo", context=context)
+    page = await console.browser.get("/")
+
+    assert "The field “context” cannot be used" in page.text
+    assert console.control.orders == []
+
+
+@pytest.mark.parametrize(("value", "is_ordered"), [("1", True), ("4", True), ("0", False), ("5", False), ("", False)])
+async def test_concurrency_is_one_to_four(console, value, is_ordered):
+    await console.post("/concurrency", concurrency=value)
+
+    assert bool(console.control.orders) is is_ordered
+
+
+async def test_controls_own_sentence_is_shown_once(console):
+    console.control.refusal = AdminError(code="does_not_fit", message="It needs 231.4 GiB; 222.7 GiB are there.")
+
+    answer = await console.post("/engine/load", model="big")
+    first = await console.browser.get("/")
+    second = await console.browser.get("/")
+
+    assert answer.status_code == 303
+    assert "It needs 231.4 GiB; 222.7 GiB are there." in first.text
+    assert "231.4" not in second.text
+
+
+async def test_an_order_that_does_not_reach_control_says_so(console):
+    console.control.is_silent = True
+
+    await console.post("/engine/unload")
+    page = await console.browser.get("/")
+
+    assert "the order did not reach it" in page.text
+
+
+async def test_every_order_says_beforehand_what_it_does_to_the_requests(console):
+    console.control.overview = fake.overview(
+        slots=(fake.prefilling(), fake.decoding()), line=tuple(fake.waiting(5000 + n, n) for n in range(1, 6))
+    )
+
+    page = (await console.browser.get("/")).text
+
+    assert "2 running requests finish first. 5 wait and go on afterwards, in order." in sheet(page, "panel-load")
+    assert "2 running requests finish first. 5 wait and are held until the next load." in sheet(page, "panel-unload")
+    assert "2 running requests are cut off and get an error each." in sheet(page, "panel-force")
+    assert "2 running requests finish first. 5 wait and go on afterwards" in sheet(page, "panel-restart")
+    assert "Request #4809 of codex ends now. The 812 tokens" in sheet(page, "cancel-r4809")
+    assert "leaves the line and never runs" in sheet(page, "cancel-r5001")
+    assert "5 waiting requests are turned away" in (await console.browser.get("/quit")).text
+
+
+async def test_every_form_of_every_page_carries_the_token_of_the_session(console):
+    token = console.sessions.read(dict(console.browser.cookies)).form_token
+    console.control.overview = fake.overview(slots=(fake.decoding(),), line=(fake.waiting(5001, 1),))
+    await console.post("/keys", name="one")
+
+    pages = [(await console.browser.get(path)).text for path in ("/", "/keys", "/quit")]
+
+    forms = [form for page in pages for form in re.findall(r"<form.*?</form>", page, re.DOTALL)]
+    assert len(forms) > 12
+    assert all('method="post"' in form and f'name="form_token" value="{token}"' in form for form in forms)
+
+
+async def test_a_key_is_shown_in_the_answer_that_made_it_and_never_again(console):
+    answer = await console.post("/keys", name="laptop", request_class="batch")
+    later = await console.browser.get("/keys")
+
+    assert console.control.orders == [("POST", "/keys", {"name": "laptop", "request_class": "batch"})]
+    assert "sk-splash-AbCdEfGhIjKlMnOpQrStUvWx9xYz" in answer.text
+    assert answer.headers["cache-control"] == "no-store"
+    assert "sk-splash-AbCdEf" not in later.text
+    assert "laptop" in later.text
+
+
+@pytest.mark.parametrize("name", ["", "   ", "x" * 65])
+async def test_a_key_needs_a_name(console, name):
+    answer = await console.post("/keys", name=name)
+
+    assert (answer.status_code, answer.headers["location"]) == (303, "/keys")
+    assert console.control.orders == []
+
+
+async def test_a_key_is_revoked_by_its_number(console):
+    await console.post("/keys/3/revoke")
+
+    assert console.control.orders == [("DELETE", "/keys/3", {})]
+
+
+async def test_without_control_the_page_of_keys_says_so(console):
+    console.control.is_silent = True
+
+    answer = await console.browser.get("/keys")
+
+    assert answer.status_code == 200
+    assert "The gateway does not answer" in answer.text
+
+
+async def test_an_unknown_page_offers_the_way_back(console):
+    answer = await console.browser.get("/nowhere")
+
+    assert answer.status_code == 404
+    assert 'href="/"' in answer.text
