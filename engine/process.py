@@ -152,7 +152,6 @@ def _check(launch: Launch, home: Path, on_progress: Callable[[int, int], None]) 
 
 def _import_mlx() -> None:
     """On the text thread: a second or more that the loop must not stand still for."""
-    import engine.intake
     import engine.model.loader
     import engine.worker  # noqa: F401  # imported for the time it takes
 
