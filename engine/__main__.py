@@ -10,6 +10,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import platformdirs
+
 from engine.errors import DeviceFailed, EngineError, PortTaken, Refused
 
 EXIT_CODES: dict[type[EngineError], int] = {Refused: 4, PortTaken: 5, DeviceFailed: 70}
@@ -31,19 +33,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    of_all = argparse.ArgumentParser(add_help=False)
-    of_all.add_argument("--home", type=Path, required=True, help="SPLASH_HOME, with the launch file in it")
+    home = argparse.ArgumentParser(add_help=False)
+    home.add_argument("--home", type=Path, default=_usual_home(), help="where made and downloaded models are")
     as_json = argparse.ArgumentParser(add_help=False)
     as_json.add_argument("--json", action="store_true", help="answer in JSON")
     parser = argparse.ArgumentParser(prog="python -m engine", description="The inference engine of Splash.")
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("serve", parents=[of_all], help="serve the model of the launch file (the default)")
-    plan = commands.add_parser("plan", parents=[of_all, as_json], help="say what a model needs, without loading it")
+    serve = commands.add_parser("serve", help="serve the model of the launch file (the default)")
+    serve.add_argument("--home", type=Path, required=True, help="SPLASH_HOME, with the launch file in it")
+    plan = commands.add_parser("plan", parents=[home, as_json], help="say what a model needs, without loading it")
     plan.add_argument("--model", required=True, help="a folder, a hub id, or a name that `models` lists")
     plan.add_argument("--context", type=int, metavar="TOKENS")
     plan.add_argument("--budget", type=int, metavar="BYTES", help="memory for contexts")
-    commands.add_parser("models", parents=[of_all, as_json], help="list the models on this machine")
+    commands.add_parser("models", parents=[home, as_json], help="list the models on this machine")
     return parser
+
+
+def _usual_home() -> Path:
+    """As in `control.config`, for a person who asks without control."""
+    named = os.environ.get("SPLASH_HOME")
+    return Path(named).expanduser() if named else Path(platformdirs.user_data_dir("Splash", appauthor=False))
 
 
 def _serve(parsed: argparse.Namespace) -> None:

@@ -1,6 +1,6 @@
 """The memory plan: what a model needs, what this machine gives, and one sentence of verdict, from numbers alone.
 
-It loads nothing and needs no MLX. What the device allows only MLX knows: `check_against_device` is for the worker.
+It loads nothing and needs no MLX. What a GPU allows only MLX knows: `startup.within_device`.
 """
 
 from collections.abc import Iterator
@@ -82,26 +82,11 @@ def plan(
     )
 
 
-def check_against_device(plan: MemoryPlan, *, working_set_bytes: int) -> str | None:
-    """Return why the plan is more than the device recommends to use, None when it is not. For the worker.
-
-    `working_set_bytes` is Metal's `max_recommended_working_set_size`, or CUDA's free memory.
-    Not tried on Metal or CUDA: the arithmetic is tested, the figure of a real device is not.
-    """
-    wanted_bytes = plan.weights_bytes + plan.fixed_bytes + plan.pool_bytes
-    if wanted_bytes <= working_set_bytes:
-        return None
-    return (
-        f"the plan takes {size_text(wanted_bytes)}, the device recommends at most {size_text(working_set_bytes)}: "
-        f"a budget of {size_text(max(plan.pool_bytes - (wanted_bytes - working_set_bytes), 0))} or less would fit"
-    )
-
-
 def device_limit_bytes(*, own_cgroup: Path = _OWN_CGROUP, cgroup_root: Path = _CGROUP_ROOT) -> int:
     """Return what this process may use in all: memory available now, less a reserve for the person's other programs.
 
     Linux: the smaller of available memory and what the control groups leave. macOS: available memory only, since
-    Metal's working set is MLX's to tell (see `check_against_device`); never run on a Mac.
+    Metal's working set is MLX's to tell (`engine.device`); never run on a Mac.
     """
     available_bytes = min([int(psutil.virtual_memory().available), *_cgroup_headrooms(own_cgroup, cgroup_root)])
     reserve_bytes = int(available_bytes * _RESERVE_SHARE)

@@ -102,7 +102,7 @@ class _Life:
         checked = await self._loop.run_in_executor(
             self._text_thread, _check, self._launch, self._home, self._beginning.downloaded
         )
-        await self._loop.run_in_executor(self._text_thread, _import_mlx)
+        checked = await self._loop.run_in_executor(self._text_thread, _fit_device, checked, self._launch)
         self._start(checked)
 
     def _opened(self, opening: "asyncio.Task[None]") -> None:
@@ -150,10 +150,14 @@ def _check(launch: Launch, home: Path, on_progress: Callable[[int, int], None]) 
     return check_model(launch, home, on_progress)
 
 
-def _import_mlx() -> None:
-    """On the text thread: a second or more that the loop must not stand still for."""
+def _fit_device(checked: "CheckedModel", launch: Launch) -> "CheckedModel":
+    """On the text thread: importing MLX takes a second or more that the loop must not stand still for."""
     import engine.model.loader
     import engine.worker  # noqa: F401  # imported for the time it takes
+    from engine.device import working_set_bytes
+    from engine.startup import within_device
+
+    return within_device(checked, launch, working_set_bytes())
 
 
 def _describe(checked: "CheckedModel", text_model: "Future[TextModel]") -> ModelStatus:

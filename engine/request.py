@@ -1,4 +1,4 @@
-"""One request inside the engine: all of its state, and the two contracts that its text side and its device side meet at.
+"""One request inside the engine: all of its state, and the contracts where its text side and its device side meet.
 
 It does no work: the worker thread moves a request along, `engine.text` turns its tokens into events.
 """
@@ -47,7 +47,7 @@ class Finish:
 
 
 class Output(Protocol):
-    """Turns tokens into text, reasoning and tool-call events. One per request; called on the worker thread only; no MLX."""
+    """Turns tokens into text, reasoning and tool-call events. One per request, on the worker thread only; no MLX."""
 
     finish: Finish | None
     """Set by `push` at an end-of-text token or a stop string; the worker then ends the request."""
@@ -58,7 +58,7 @@ class Output(Protocol):
         """Take one sampled token (the end-of-text token too); return the events that are certain now."""
 
     def close(self, reason: FinishReason) -> tuple[Sequence[Event], Finish]:
-        """The request ends for `reason`: return what was held back, and the reason to report ("tool_calls" when calls were made)."""
+        """The request ends for `reason`: what was held back, and the reason to report ("tool_calls" after calls)."""
 
 
 Deliver = Callable[[Sequence[Event]], None]

@@ -35,10 +35,10 @@ class Logprobs:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The next tokens of all rows (B,), perhaps still being computed, and whether their logits were finite (B,)."""
+    """The next tokens of all rows (B,), perhaps still being computed; `normalisers` (B,) tells the broken ones."""
 
     tokens: mx.array
-    is_finite: mx.array
+    normalisers: mx.array
     logprobs: tuple[Logprobs | None, ...]
 
     def arrays(self) -> list[mx.array]:
@@ -49,7 +49,12 @@ class Choice:
             for array in (row.chosen, row.top_tokens, row.top_logprobs)
             if array is not None
         ]
-        return [self.tokens, self.is_finite, *reported]
+        return [self.tokens, self.normalisers, *reported]
+
+    def finite_rows(self) -> list[bool]:
+        """Whether the logits of each row were finite."""
+        normalisers: Any = self.normalisers.tolist()
+        return [math.isfinite(normaliser) for normaliser in normalisers]
 
     def sampled(self, row: int, token: int) -> SampledToken:
         """Row `row` as the text side takes it; its token was read already."""
@@ -175,7 +180,7 @@ def choose_tokens(logits: mx.array, samplers: Sequence[Sampler]) -> Choice:
         )
         for row, sampler in enumerate(samplers)
     )
-    return Choice(tokens=tokens, is_finite=mx.isfinite(normalisers), logprobs=logprobs)
+    return Choice(tokens=tokens, normalisers=normalisers, logprobs=logprobs)
 
 
 def row_logprobs(logprobs: mx.array, token: mx.array, num_top: int) -> Logprobs:

@@ -129,7 +129,7 @@ class Decoder:
     def _read(self, launch: Launch) -> DecodedStep:
         mx.eval(launch.choice.arrays())
         tokens: Any = launch.choice.tokens.tolist()
-        is_finite: Any = launch.choice.is_finite.tolist()
+        is_finite = launch.choice.finite_rows()
         outcomes = []
         for stream, row in launch.rows.items():
             stream.next_token = tokens[row]

@@ -44,7 +44,7 @@ OnProgress = Callable[[int, int], None]
 class Worker:
     """`load` returns an object with the field `model`; it and `describe` run on the worker's thread.
 
-    `on_fatal` is called there, last, with what ended the thread: a Refused for the model, or DeviceFailed.
+    `on_fatal` is called there with what ended the thread: Refused (for the model) or DeviceFailed.
     """
 
     def __init__(
@@ -113,6 +113,10 @@ class Worker:
         except Exception as failure:
             logger.exception("device failed")
             self._die(DeviceFailed(f"{type(failure).__name__}: {failure}"))
+        finally:
+            self._model = self._decoder = self._prefill_caches = None
+            # Without this the thread's compile cache is torn down after the interpreter: exit code 134.
+            mx.clear_streams()
 
     def _load_model(self) -> None:
         loaded = self._load(self._on_progress)

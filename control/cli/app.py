@@ -31,7 +31,7 @@ app.add_typer(keys, name="keys")
 
 Model = Annotated[str | None, typer.Argument(help="A folder, a model's name, or `demo`. Without it: the last one.")]
 Context = Annotated[int | None, typer.Option(min=1, help="Largest context in tokens.")]
-Budget = Annotated[int | None, typer.Option(min=1, help="Memory for everything of the model, in bytes.")]
+Budget = Annotated[int | None, typer.Option(min=1, help="Memory for contexts beside the weights, in bytes.")]
 Force = Annotated[bool, typer.Option("--force", help="Do not wait for running requests: cut them.")]
 
 

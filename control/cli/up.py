@@ -139,7 +139,7 @@ def greeting(ready: Ready) -> str:
     ]
     if addresses.key is not None:
         lines.append(f"  API key   {addresses.key}   (shown this once; `splash keys new NAME` makes more)")
-    body = '{"model":"default","messages":[{"role":"user","content":"Hello"}]}'
+    body = '{"model":"default","max_tokens":64,"messages":[{"role":"user","content":"Hello"}]}'
     lines += [
         "",
         f'  curl {addresses.api}/chat/completions -H "Authorization: Bearer {shown_key}" \\',

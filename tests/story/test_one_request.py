@@ -62,7 +62,7 @@ def test_a_whole_answer_has_text_and_usage_and_leaves_one_row(splash, client):
     answer = client.chat.completions.create(model="default", messages=QUESTION, max_tokens=24, temperature=0)
 
     choice = answer.choices[0]
-    assert choice.message.content or choice.message.model_dump().get("reasoning_content")
+    assert choice.message.content
     assert choice.finish_reason == "length"
     assert answer.usage.completion_tokens == 24
     assert answer.usage.total_tokens == answer.usage.prompt_tokens + 24
@@ -89,6 +89,17 @@ def test_a_streamed_answer_says_the_same_as_a_whole_one(client):
     assert [c.choices[0].finish_reason for c in chunks if c.choices and c.choices[0].finish_reason] == ["length"]
     assert chunks[-1].choices == []
     assert chunks[-1].usage.completion_tokens == whole.usage.completion_tokens
+
+
+def test_an_effort_makes_the_model_think_and_the_thought_is_not_part_of_the_content(client):
+    answer = client.chat.completions.create(
+        model="default", messages=QUESTION, max_tokens=24, temperature=0, reasoning_effort="high"
+    )
+
+    message = answer.choices[0].message.model_dump()
+    assert message["reasoning_content"]
+    assert not message["content"]
+    assert answer.usage.completion_tokens_details.reasoning_tokens > 0
 
 
 def test_four_streams_run_at_once_and_more_wait_their_turn(splash, client):

@@ -1,10 +1,13 @@
 """The worker thread with real tiny models: every request gets its tokens and exactly one ending, whatever happens."""
 
 import gc
+import subprocess
+import sys
 import threading
 import time
 from contextlib import contextmanager
 from itertools import pairwise
+from pathlib import Path
 from types import SimpleNamespace
 
 import mlx.core as mx
@@ -459,3 +462,28 @@ def test_memory_is_given_back_when_requests_end(dense):
 
         gc.collect()
         assert mx.get_active_memory() <= before + 200_000
+
+
+def test_a_process_whose_worker_ended_exits_cleanly():
+    program = """
+from types import SimpleNamespace
+from engine.worker import Worker
+from tests.unit.engine.models import KINDS, build
+from tests.unit.engine.test_worker import described, wait_until
+
+worker = Worker(
+    lambda on_progress: SimpleNamespace(model=build(KINDS["dense"])),
+    describe=described,
+    memory_plan=None,
+    on_fatal=print,
+)
+worker.start()
+wait_until(lambda: worker.snapshot.ready)
+worker.stop()
+assert worker.join(60)
+"""
+    root = Path(__file__).parents[3]
+
+    ended = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True)
+
+    assert (ended.returncode, ended.stderr) == (0, "")

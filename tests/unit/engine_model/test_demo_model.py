@@ -217,11 +217,11 @@ def test_the_template_keeps_system_messages_where_they_stand(tokenizer):
     )
 
 
-def test_the_template_opens_a_thought_only_when_asked(tokenizer):
+def test_the_template_opens_a_thought_only_when_an_effort_is_asked_for(tokenizer):
     messages = [{"role": "user", "content": "Hello"}]
 
-    thinking = render(tokenizer, messages, add_generation_prompt=True, enable_thinking=True)
-    not_thinking = render(tokenizer, messages, add_generation_prompt=True)
+    thinking = render(tokenizer, messages, add_generation_prompt=True, enable_thinking=True, reasoning_effort="high")
+    not_thinking = render(tokenizer, messages, add_generation_prompt=True, enable_thinking=True)
 
     assert thinking.endswith("<|im_start|>assistant\n<think>\n")
     assert not_thinking.endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")

@@ -3,12 +3,15 @@ from dataclasses import replace
 import pytest
 
 from engine.errors import ModelRefused
-from engine.memory import GIB, MIB, check_against_device, device_limit_bytes, plan
+from engine.memory import GIB, MIB, device_limit_bytes, plan
 from engine.model.layers import Layer
 from engine.model.preflight import Preflight, preflight
+from engine.startup import CheckedModel, within_device
+from engine.wire import Launch
 
 GROWING = Layer("growing", bytes_per_token=4096)
 FIXED = Layer("fixed", state_bytes=50 * MIB)
+LAUNCH = Launch(secret="s", nonce="n", port=1, model="m")
 
 
 @pytest.fixture
@@ -131,13 +134,27 @@ def test_the_demo_fits_into_a_small_machine(demo_home):
     assert "2 sequences of the full 262,144 tokens" in result.verdict
 
 
-def test_a_plan_within_the_devices_working_set_has_no_objection(model):
-    memory_plan = plan(model, limit_bytes=16 * GIB)
+def test_a_gpu_that_recommends_less_than_is_free_gets_a_smaller_pool(model):
+    checked = CheckedModel(model, plan(model, limit_bytes=16 * GIB))
 
-    assert check_against_device(memory_plan, working_set_bytes=16 * GIB) is None
-    objection = check_against_device(memory_plan, working_set_bytes=15 * GIB)
-    assert objection is not None
-    assert f"a budget of {(memory_plan.pool_bytes - GIB) / GIB:,.1f} GiB or less would fit" in objection
+    smaller = within_device(checked, LAUNCH, 15 * GIB)
+
+    assert smaller.plan.limit_bytes == 15 * GIB
+    assert smaller.plan.pool_bytes == checked.plan.pool_bytes - GIB
+
+
+@pytest.mark.parametrize("working_set_bytes", [None, 16 * GIB, 17 * GIB])
+def test_a_device_that_allows_the_plan_leaves_it_as_it_is(model, working_set_bytes):
+    checked = CheckedModel(model, plan(model, limit_bytes=16 * GIB))
+
+    assert within_device(checked, LAUNCH, working_set_bytes) is checked
+
+
+def test_a_model_that_the_gpu_cannot_hold_is_refused_with_numbers(model):
+    checked = CheckedModel(model, plan(model, limit_bytes=16 * GIB))
+
+    with pytest.raises(ModelRefused, match="does not fit"):
+        within_device(checked, LAUNCH, MIB)
 
 
 @pytest.fixture
