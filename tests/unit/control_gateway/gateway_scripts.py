@@ -4,9 +4,9 @@ import asyncio
 import contextlib
 
 import httpx
-from gateway_stage import Died, accepted, chat_body
 
 from engine import wire
+from tests.unit.control_gateway.gateway_stage import Died, accepted, chat_body
 
 
 class Gate:

@@ -2,9 +2,9 @@
 
 import openai
 import pytest
-from gateway_stage import FINISHED, TIMINGS, USAGE, chat_body, chunks, says, staged
 
 from engine import wire
+from tests.unit.control_gateway.gateway_stage import FINISHED, TIMINGS, USAGE, chat_body, chunks, says, staged
 
 THOUGHT = wire.ReasoningDelta(text="so")
 CALL = (

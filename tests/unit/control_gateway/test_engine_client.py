@@ -5,13 +5,13 @@ import itertools
 
 import msgspec
 import pytest
-from gateway_stage import SECRET, Died, ScriptedEngine, eventually, says, serving
 from hypothesis import given
 from hypothesis import strategies as st
 
 from control.engine_client import EngineClient, EventParser
 from control.errors import EngineGone, EngineRefused
 from engine import wire
+from tests.unit.control_gateway.gateway_stage import SECRET, Died, ScriptedEngine, eventually, says, serving
 
 REQUEST = wire.GenerateRequest(id="r", prompt=wire.Prompt(text="hi"))
 EVENTS = [

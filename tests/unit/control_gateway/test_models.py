@@ -2,10 +2,10 @@
 
 import openai
 import pytest
-from gateway_stage import DEMO, Source, staged
 
 from control.dialects.models import check_model, model_list
 from control.errors import UnknownModel
+from tests.unit.control_gateway.gateway_stage import DEMO, Source, staged
 
 
 def source(*, loaded=True, **fields) -> Source:

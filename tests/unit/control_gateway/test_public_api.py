@@ -5,7 +5,8 @@ import asyncio
 import httpx
 import pytest
 import pytest_asyncio
-from gateway_stage import assert_refused, chat_body, staged
+
+from tests.unit.control_gateway.gateway_stage import assert_refused, chat_body, staged
 
 PATH = "/v1/chat/completions"
 

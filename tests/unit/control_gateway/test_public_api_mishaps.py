@@ -4,7 +4,8 @@ import asyncio
 import logging
 
 import pytest
-from gateway_stage import assert_refused, chat_body, eventually, staged
+
+from tests.unit.control_gateway.gateway_stage import assert_refused, chat_body, eventually, staged
 
 PATH = "/v1/chat/completions"
 

@@ -4,11 +4,11 @@ import asyncio
 import contextlib
 
 import pytest
-from gateway_scripts import Gate, asking, in_decode, in_prefill, reached, the_only_row
-from gateway_stage import chat_body, chunks, eventually, says, staged
 
 from control.errors import EngineStopped
 from engine import wire
+from tests.unit.control_gateway.gateway_scripts import Gate, asking, in_decode, in_prefill, reached, the_only_row
+from tests.unit.control_gateway.gateway_stage import chat_body, chunks, eventually, says, staged
 
 PATH = "/v1/chat/completions"
 HEARTBEAT = b": keep-alive\n\n"

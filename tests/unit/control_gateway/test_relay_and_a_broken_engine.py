@@ -1,11 +1,11 @@
 """What becomes of requests when the engine dies, fails, refuses late, or is not there."""
 
 import pytest
-from gateway_scripts import asking, dies, dies_after_a_word, the_only_row
-from gateway_stage import accepted, chat_body, chunks, eventually, says, staged
 
 from control.engine_client import EngineClient
 from engine import wire
+from tests.unit.control_gateway.gateway_scripts import asking, dies, dies_after_a_word, the_only_row
+from tests.unit.control_gateway.gateway_stage import accepted, chat_body, chunks, eventually, says, staged
 
 PATH = "/v1/chat/completions"
 
