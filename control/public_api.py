@@ -103,7 +103,7 @@ class Gate:
     """Before a path is looked at or a byte of a body is read: the host, the key. Every answer gets a request id."""
 
     def __init__(self, app: ASGIApp, *, keys: KeyRing, hosts: frozenset[str]) -> None:
-        self._app = app
+        self.app = app
         self._keys = keys
         self._hosts = hosts
 
@@ -124,7 +124,7 @@ class Gate:
             await _error_response(error)(scope, receive, send_with_id)
             return
         scope.setdefault("state", {}).update(request_id=request_id, key=key)
-        await self._app(scope, receive, send_with_id)
+        await self.app(scope, receive, send_with_id)
 
     def _check_host(self, scope: Scope) -> None:
         sent = _values(scope, b"host")

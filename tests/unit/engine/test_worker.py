@@ -1,108 +1,16 @@
-"""The worker thread with real tiny models: every request gets its tokens and exactly one ending, whatever happens."""
+"""The worker thread with real tiny models: every request gets the tokens that it would get alone, and true figures."""
 
 import gc
-import subprocess
-import sys
-import threading
 import time
-from contextlib import contextmanager
 from itertools import pairwise
-from pathlib import Path
-from types import SimpleNamespace
 
 import mlx.core as mx
-import mlx.nn as nn
-import pytest
 
-from engine.errors import DeviceFailed, InvalidRequest, ModelUnsound, Refused, Stopping
 from engine.request import SamplingParameters
-from engine.wire import Failed, Finished, MemoryPlan, ModelStatus, Prefill, TextDelta
-from engine.worker import Worker
+from engine.wire import Prefill, TextDelta
 from tests.unit.engine.conftest import NUM_TOKENS
 from tests.unit.engine.conversations import PATIENCE_S, Client, NumberedOutput, a_request
-from tests.unit.engine.models import KINDS, VOCABULARY, build
-
-ENDLESS = 100_000
-BROKEN_TOKEN = VOCABULARY - 1
-
-
-def described(loaded) -> ModelStatus:
-    return ModelStatus(
-        id="tiny",
-        path="-",
-        architecture="-",
-        quantization=None,
-        is_demo=True,
-        maximum_context_tokens=1,
-        native_context_tokens=1,
-        has_thinking=False,
-        has_tools=False,
-    )
-
-
-def memory_plan(**bytes_of) -> MemoryPlan:
-    figures = {
-        "weights_bytes": 0,
-        "fixed_bytes": 0,
-        "kv_bytes_per_token": 1,
-        "state_bytes_per_sequence": 0,
-        "pool_bytes": 1 << 30,
-        "limit_bytes": 1 << 30,
-        "maximum_context_tokens": 1000,
-    }
-    return MemoryPlan(**(figures | bytes_of), fits=True, verdict="")
-
-
-@contextmanager
-def running(model, *, max_streams: int = 4, plan: MemoryPlan | None = None):
-    fatal = []
-    worker = Worker(
-        lambda on_progress: SimpleNamespace(model=model),
-        describe=described,
-        memory_plan=plan,
-        on_fatal=fatal.append,
-        max_streams=max_streams,
-    )
-    worker.start()
-    try:
-        wait_until(lambda: worker.snapshot.state != "loading")
-        yield worker
-    finally:
-        worker.stop()
-        assert worker.join(PATIENCE_S)
-    assert fatal == []
-
-
-def wait_until(is_true) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not is_true():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.002)
-
-
-def ask(worker: Worker, request_id: str = "r", **asked) -> Client:
-    client = Client()
-    worker.submit(a_request(request_id, client=client, arrived_at=time.monotonic(), **asked))
-    return client
-
-
-class Wrapped(nn.Module):
-    """A model whose forward can be made to misbehave."""
-
-    def __init__(self, inner):
-        super().__init__()
-        self.inner = inner
-        self.fault = None
-
-    @property
-    def layers(self):
-        return self.inner.layers
-
-    def __call__(self, tokens, cache=None):
-        if self.fault is not None:
-            raise self.fault
-        logits = self.inner(tokens, cache=cache)
-        return mx.where(tokens[..., None] == BROKEN_TOKEN, float("nan"), logits)
+from tests.unit.engine.workers import ENDLESS, ask, memory_plan, running, wait_until
 
 
 def test_one_stream_says_what_plain_mlx_lm_says(tiny):
@@ -282,47 +190,6 @@ def test_the_status_tells_who_runs_and_what_was_done(dense):
     assert end.requests == ()
 
 
-def test_a_fault_in_the_text_of_one_request_ends_only_that_one(tiny):
-    faulty = tiny.plain[0].tokens[3]
-    with running(tiny.model) as worker:
-        broken = ask(
-            worker, "broken", prompt=tiny.plain[0].prompt, max_tokens=50, output=NumberedOutput(fault_token=faulty)
-        )
-        sound = ask(worker, "sound", prompt=tiny.plain[1].prompt, max_tokens=NUM_TOKENS)
-
-        assert (broken.ending().code, broken.ending().retryable) == ("internal", False)
-        assert sound.ending().reason == "length"
-
-    assert sound.tokens == list(tiny.plain[1].tokens)
-
-
-def test_logits_that_are_not_finite_fail_only_their_request(dense):
-    with running(Wrapped(dense)) as worker:
-        sound = ask(worker, "sound", max_tokens=300)
-        broken = ask(worker, "broken", prompt=(5, 6, BROKEN_TOKEN), max_tokens=50)
-
-        assert broken.ending().code == "internal"
-        assert "not finite" in broken.ending().message
-        assert sound.ending().reason == "length"
-
-    assert broken.tokens == []
-    assert len(sound.tokens) == 300
-
-
-def test_a_client_that_cannot_be_reached_does_not_disturb_the_others(dense):
-    def gone(events):
-        raise RuntimeError("event loop is closed")
-
-    with running(dense) as worker:
-        lost = a_request("lost", max_tokens=ENDLESS, arrived_at=time.monotonic())
-        lost.deliver = gone
-        worker.submit(lost)
-        sound = ask(worker, "sound", max_tokens=30)
-
-        assert sound.ending().reason == "length"
-        wait_until(lambda: worker.snapshot.requests == ())
-
-
 def test_what_can_never_fit_fails_with_numbers_and_what_does_not_fit_now_waits(dense):
     with running(dense, plan=memory_plan(pool_bytes=300)) as worker:
         never = ask(worker, "never", prompt=(1,) * 400, max_tokens=1).ending()
@@ -341,114 +208,6 @@ def test_what_can_never_fit_fails_with_numbers_and_what_does_not_fit_now_waits(d
     assert set(seen) == set(widths) == {"b1"}
 
 
-def test_stopping_ends_everyone_once_and_takes_nobody_new(dense):
-    with running(dense, max_streams=1) as worker:
-        runs, waits = ask(worker, "runs", max_tokens=ENDLESS), ask(worker, "waits")
-        assert runs.started.wait(PATIENCE_S)
-
-        worker.stop()
-        endings = [runs.ending(), waits.ending()]
-        assert worker.join(PATIENCE_S)
-
-        assert [(ending.code, ending.retryable) for ending in endings] == [("stopping", True)] * 2
-        assert worker.snapshot.state == "stopping"
-        with pytest.raises(Stopping):
-            worker.submit(a_request("late"))
-
-
-def test_the_same_id_twice_and_an_empty_prompt_are_refused(dense):
-    with running(dense) as worker:
-        first = ask(worker, "twice", max_tokens=ENDLESS)
-
-        with pytest.raises(InvalidRequest, match="twice"):
-            worker.submit(a_request("twice"))
-        with pytest.raises(InvalidRequest, match="no tokens"):
-            worker.submit(a_request("empty", prompt=()))
-        worker.cancel("twice")
-        assert isinstance(first.ending(), Finished)
-
-
-def test_an_error_of_the_device_fails_everyone_and_is_reported(dense):
-    model = Wrapped(dense)
-    fatal, reported = [], threading.Event()
-    worker = Worker(
-        lambda on_progress: SimpleNamespace(model=model),
-        describe=described,
-        memory_plan=None,
-        on_fatal=lambda error: (fatal.append(error), reported.set()),
-        max_streams=1,
-    )
-    worker.start()
-    wait_until(lambda: worker.snapshot.ready)
-    runs, waits = ask(worker, "runs", max_tokens=ENDLESS), ask(worker, "waits")
-    assert runs.started.wait(PATIENCE_S)
-
-    model.fault = RuntimeError("[METAL] command buffer execution failed")
-    endings = [runs.ending(), waits.ending()]
-
-    assert reported.wait(PATIENCE_S)
-    assert all(isinstance(e, Failed) and e.code == "internal" and e.retryable for e in endings)
-    assert isinstance(fatal[0], DeviceFailed) and "command buffer" in fatal[0].message
-    assert worker.join(PATIENCE_S)
-    assert worker.snapshot.state == "failed"
-    with pytest.raises(Stopping):
-        worker.submit(a_request("late"))
-
-
-def started_with(load) -> tuple[Worker, list, Client]:
-    fatal = []
-    worker = Worker(load, describe=described, memory_plan=None, on_fatal=fatal.append)
-    early = ask(worker, "early")
-    worker.start()
-    assert worker.join(PATIENCE_S)
-    return worker, fatal, early
-
-
-def test_a_model_that_does_not_load_is_refused_and_who_waited_for_it_is_told():
-    def load(on_progress):
-        raise Refused("the weights are damaged")
-
-    worker, fatal, early = started_with(load)
-
-    assert isinstance(fatal[0], Refused) and worker.snapshot.error == "the weights are damaged"
-    assert early.ending().code == "internal"
-
-
-def test_a_model_whose_logits_are_not_finite_is_refused():
-    model = build(KINDS["dense"])
-    model.model.norm.weight = model.model.norm.weight * float("nan")
-    mx.eval(model.parameters())
-
-    worker, fatal, _ = started_with(lambda on_progress: SimpleNamespace(model=model))
-
-    assert isinstance(fatal[0], ModelUnsound)
-    assert worker.snapshot.state == "failed"
-
-
-def test_stopping_ends_a_load_at_its_next_progress(dense):
-    reached, go_on = threading.Event(), threading.Event()
-
-    def load(on_progress):
-        on_progress(1, 10)
-        reached.set()
-        assert go_on.wait(PATIENCE_S)
-        on_progress(2, 10)
-        raise AssertionError("loading went on")
-
-    fatal = []
-    worker = Worker(load, describe=described, memory_plan=None, on_fatal=fatal.append)
-    worker.start()
-    assert reached.wait(PATIENCE_S)
-
-    worker.stop()
-    go_on.set()
-
-    assert worker.join(PATIENCE_S)
-    assert fatal == []
-    assert (worker.snapshot.load.bytes_read, worker.snapshot.load.bytes_total) == (1, 10)
-    assert worker.snapshot.state == "stopping"
-
-
 def test_memory_is_given_back_when_requests_end(dense):
     with running(dense) as worker:
         ask(worker, "warm", prompt=(1,) * 100, max_tokens=4).ending()
@@ -462,28 +221,3 @@ def test_memory_is_given_back_when_requests_end(dense):
 
         gc.collect()
         assert mx.get_active_memory() <= before + 200_000
-
-
-def test_a_process_whose_worker_ended_exits_cleanly():
-    program = """
-from types import SimpleNamespace
-from engine.worker import Worker
-from tests.unit.engine.models import KINDS, build
-from tests.unit.engine.test_worker import described, wait_until
-
-worker = Worker(
-    lambda on_progress: SimpleNamespace(model=build(KINDS["dense"])),
-    describe=described,
-    memory_plan=None,
-    on_fatal=print,
-)
-worker.start()
-wait_until(lambda: worker.snapshot.ready)
-worker.stop()
-assert worker.join(60)
-"""
-    root = Path(__file__).parents[3]
-
-    ended = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True)
-
-    assert (ended.returncode, ended.stderr) == (0, "")
