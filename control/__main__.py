@@ -17,8 +17,9 @@ import time
 from importlib.metadata import version
 from typing import Final, get_args
 
+from control.command_errors import AlreadyRuns, CommandFailed
 from control.config import Settings
-from control.errors import AlreadyRuns, CommandFailed, ControlError
+from control.errors import ControlError
 from control.home import Home, Manager
 from control.identity import created_at_s
 from control.loopback import LOOPBACK
@@ -49,9 +50,12 @@ def main() -> int:
                 record = home.read_record("control")
                 raise AlreadyRuns(home=str(home.root), pid=None if record is None else record.pid)
             _serve(settings, home, arguments)
+    except CommandFailed as failure:
+        sys.stderr.write(f"{failure}\n")
+        return failure.exit_code
     except ControlError as error:
         sys.stderr.write(f"{error}\n")
-        return error.exit_code if isinstance(error, CommandFailed) else 1
+        return 1
     return 0
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import platformdirs
 
-from control.errors import SettingsInvalid
+from control.command_errors import SettingsInvalid
 
 PREFIX: Final = "SPLASH_"
 HOME_KEY: Final = "SPLASH_HOME"

@@ -36,15 +36,9 @@ ControlError
 │   ├── LoginLinkInvalid        404
 │   ├── Quitting                409
 │   └── ModelRefused            422  the engine says why; what runs goes on
-├── EngineLingers               an engine of this home that is not ours to adopt, nor to end
-└── CommandFailed               a command or a process ends with this sentence, and an exit code
-    ├── SettingsInvalid         2
-    ├── HomeUnusable            1
-    ├── StartFailed             1
-    ├── OrderRefused            1
-    ├── NotRunning              3
-    ├── PortTaken               5
-    └── AlreadyRuns             5
+└── EngineLingers               an engine of this home that is not ours to adopt, nor to end
+
+How a command or a process ends is in `control.command_errors`.
 """
 
 from typing import ClassVar
@@ -346,48 +340,3 @@ class EngineLingers(ControlError):
     """An engine that was started by this home lives, and can't be adopted; it is shown, and not signalled."""
 
     code = "engine_lingers"
-
-
-class CommandFailed(ControlError):
-    """`str(error)` is what the person reads on stderr."""
-
-    exit_code: ClassVar[int] = 1
-
-
-class SettingsInvalid(CommandFailed):
-    exit_code = 2
-
-
-class HomeUnusable(CommandFailed):
-    """The folder cannot be made or written."""
-
-
-class StartFailed(CommandFailed):
-    """A process of ours did not come up."""
-
-
-class OrderRefused(CommandFailed):
-    """Control understood, and said no."""
-
-
-class NotRunning(CommandFailed):
-    exit_code = 3
-
-    def __init__(self) -> None:
-        super().__init__("Splash is not running; `splash up` starts it.")
-
-
-class PortTaken(CommandFailed):
-    exit_code = 5
-
-    def __init__(self, *, port: int, key: str, holder: str) -> None:
-        super().__init__(f"Port {port} is taken by {holder}; end that, or give Splash another port with {key}.")
-        self.port = port
-
-
-class AlreadyRuns(CommandFailed):
-    exit_code = 5
-
-    def __init__(self, *, home: str, pid: int | None) -> None:
-        who = "another process" if pid is None else f"pid {pid}"
-        super().__init__(f"Splash already runs for {home}: its control is {who}.")

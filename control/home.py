@@ -16,7 +16,7 @@ from typing import Final, Literal, TypeVar
 
 import msgspec
 
-from control.errors import HomeUnusable
+from control.command_errors import HomeUnusable
 from engine.wire import Launch, ProcessRecord
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from typing import Final
 import uvicorn
 from starlette.types import ASGIApp
 
-from control.errors import PortTaken
+from control.command_errors import PortTaken
 from control.identity import port_holder
 
 BACKLOG: Final = 512

@@ -65,14 +65,14 @@ def _serve(parsed: argparse.Namespace) -> None:
 
 
 def _plan(parsed: argparse.Namespace) -> None:
-    from engine.model.report import plan_model
+    from engine.report import plan_model
 
     report = plan_model(parsed.model, parsed.home, context=parsed.context, budget_bytes=parsed.budget)
     print(report.as_json() if parsed.json else report.as_text())
 
 
 def _models(parsed: argparse.Namespace) -> None:
-    from engine.model.report import list_models
+    from engine.report import list_models
 
     report = list_models(parsed.home)
     print(report.as_json() if parsed.json else report.as_text())

@@ -1,6 +1,6 @@
 """The errors of the engine process, each with the code and status that a client sees.
 
-It translates nothing: `engine.server` makes answers of them, and the worker `Failed` events once a stream began.
+It translates nothing: `engine.door.server` makes answers of them, and the worker `Failed` events once a stream began.
 
     EngineError
     ├── InvalidRequest        400 invalid_request          a field of the request is wrong; `param` names it

@@ -1,6 +1,6 @@
 """The life of the engine process: bind, record, open the door, check the model, start the worker; stop, and say why.
 
-It answers no request itself (`engine.server`) and holds no tensor (`engine.worker`).
+It answers no request itself (`engine.door.server`) and holds no tensor (`engine.worker`).
 
 The door answers from the first moment, so that an engine that downloads for an hour can be found, watched and stopped.
 Finding, checking and tokenising happen on the text thread, loading and computing on the worker thread.
@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final
 import uvloop
 
 from engine.beginning import Beginning
+from engine.door.http_server import make_http_server
+from engine.door.server import Door, make_app
 from engine.errors import EngineError
-from engine.http_server import make_http_server
 from engine.launch import bind, read_launch, remove_record, write_record
-from engine.server import Door, make_app
 from engine.wire import Launch, ModelStatus
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class _Life:
             self._end(EngineError(f"the engine could not start: {type(error).__name__}: {error}"))
 
     def _start(self, checked: "CheckedModel") -> None:
-        from engine.intake import Intake  # MLX was imported on the text thread, so this takes no time
+        from engine.door.intake import Intake  # MLX was imported on the text thread, so this takes no time
         from engine.model.loader import load
         from engine.text.tokenizer import load_text_model
         from engine.worker import Worker

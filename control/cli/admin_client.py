@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from control import wire
-from control.errors import NotRunning, OrderRefused
+from control.command_errors import NotRunning, OrderRefused
 from control.home import Home
 from control.loopback import ask
 from engine.wire import ProcessRecord

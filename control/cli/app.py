@@ -14,7 +14,7 @@ import typer
 
 from control.cli.keys import keys
 from control.cli.places import AsJson, running_control, this_place
-from control.errors import CommandFailed, StartFailed
+from control.command_errors import CommandFailed, StartFailed
 from control.wire import LoadRequest
 
 FAILED: Final = 1
@@ -111,6 +111,7 @@ def quit_command(force: Force = False) -> None:
     if left:
         typer.echo("`splash quit --force` does not wait.", err=True)
         raise typer.Exit(FAILED)
+    typer.echo("Splash has quit: its processes are gone and its ports are closed.")
 
 
 @app.command()

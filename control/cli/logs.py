@@ -8,7 +8,7 @@ from typing import Final
 
 import typer
 
-from control.errors import NotRunning
+from control.command_errors import NotRunning
 from control.home import PROCESS_NAMES, Home
 from control.log_files import last_lines
 

@@ -10,8 +10,9 @@ import typer
 
 from control.cli.places import Place
 from control.cli.processes import python_module
+from control.command_errors import StartFailed
 from control.engine_questions import EngineQuestions
-from control.errors import ModelRefused, StartFailed
+from control.errors import ModelRefused
 
 GIB = 1024**3
 

@@ -11,8 +11,8 @@ import typer
 
 from control.cli.admin_client import AdminClient
 from control.cli.processes import find
+from control.command_errors import NotRunning
 from control.config import Settings
-from control.errors import NotRunning
 from control.home import Home
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]

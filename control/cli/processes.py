@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from control.errors import StartFailed
+from control.command_errors import StartFailed
 from control.home import Home, ProcessName
 from control.identity import Identity, verify
 from control.log_files import last_line, open_log

@@ -10,8 +10,8 @@ from typing import Final
 
 from control.cli.admin_client import AdminClient
 from control.cli.processes import Found, find, wait_for
+from control.command_errors import CommandFailed, NotRunning, OrderRefused
 from control.ending import FORCED, Ending, Patience, end_process
-from control.errors import CommandFailed, NotRunning, OrderRefused
 from control.home import PROCESS_NAMES, Home, ProcessName
 from control.identity import live_process
 from control.loopback import ask

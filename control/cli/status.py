@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from control.cli.admin_client import AdminClient
 from control.cli.processes import Found, find
-from control.errors import CommandFailed
+from control.command_errors import CommandFailed
 from control.home import PROCESS_NAMES, Home
 from control.identity import resident_bytes
 from control.wire import Overview

@@ -23,8 +23,8 @@ from control.cli.processes import (
     wait_for,
     wait_until_found,
 )
+from control.command_errors import StartFailed
 from control.config import Settings, bracketed
-from control.errors import StartFailed
 from control.home import Home, ProcessName
 from control.wire import EngineView, LoadRequest, Overview
 from engine.wire import ProcessRecord

@@ -1,6 +1,6 @@
 """What a sampling parameter is when the client leaves it out: the model's own recommendation, else the neutral value.
 
-It checks nothing (`engine.checks` does) and samples nothing.
+It checks nothing (`engine.door.checks` does) and samples nothing.
 """
 
 import secrets

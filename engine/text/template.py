@@ -1,6 +1,6 @@
 """Renders a neutral prompt with the model's chat template and tokenises it. Needs the tokenizer, never the weights.
 
-It does not know the context limit, and it keeps nothing between two prompts (`engine.intake` does both).
+It does not know the context limit, and it keeps nothing between two prompts (`engine.door.intake` does both).
 """
 
 from collections.abc import Sequence

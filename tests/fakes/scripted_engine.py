@@ -14,13 +14,13 @@ from pathlib import Path
 
 import msgspec
 
-from engine.bodies import decode
-from engine.checks import check_id, check_request
+from engine.door.bodies import decode
+from engine.door.checks import check_id, check_request
+from engine.door.http_server import make_http_server
+from engine.door.server import Door, make_app
 from engine.errors import ContextTooLong, EngineError, PortTaken
-from engine.http_server import make_http_server
 from engine.launch import bind, read_launch, remove_record, write_record
 from engine.request import SamplingParameters
-from engine.server import Door, make_app
 from engine.text.prompts import check_prompt
 from engine.wire import CountAnswer, CountRequest, GenerateRequest, Launch
 from tests.fakes.script import Script

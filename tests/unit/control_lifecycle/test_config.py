@@ -2,8 +2,8 @@
 
 import pytest
 
+from control.command_errors import SettingsInvalid
 from control.config import Settings
-from control.errors import SettingsInvalid
 
 
 @pytest.fixture

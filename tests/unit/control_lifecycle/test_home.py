@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from control.errors import HomeUnusable
+from control.command_errors import HomeUnusable
 from control.home import Home
 from engine.wire import Launch, ProcessRecord
 

@@ -7,7 +7,7 @@ import pytest
 from control.wire import ModelList
 from engine.errors import ModelNotFound
 from engine.memory import GIB
-from engine.model.report import list_models, plan_model
+from engine.report import list_models, plan_model
 from engine.wire import ProcessRecord
 
 
@@ -82,7 +82,7 @@ def test_planning_a_name_that_is_nothing_is_an_error(demo_home):
 @pytest.mark.parametrize(("seconds_off", "counts"), [(0.0, True), (60.0, False)])
 def test_what_a_running_engine_holds_counts_as_available_for_the_next(tmp_path, monkeypatch, seconds_off, counts):
     ourselves = psutil.Process()
-    monkeypatch.setattr("engine.model.report.device_limit_bytes", lambda: 4 * GIB)
+    monkeypatch.setattr("engine.report.device_limit_bytes", lambda: 4 * GIB)
     record = ProcessRecord(
         name="engine",
         pid=ourselves.pid,

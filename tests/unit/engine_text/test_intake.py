@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
+from engine.door.intake import MOST_KEPT, Intake
 from engine.errors import ContextTooLong, InvalidRequest
-from engine.intake import MOST_KEPT, Intake
 from engine.text.defaults import GenerationDefaults
 from engine.wire import Sampling
 
@@ -31,11 +31,13 @@ def intake(demo):
 @pytest.fixture
 def renderings(monkeypatch):
     """The prompts that were really rendered."""
-    import engine.intake
+    from engine.door import intake
 
     seen = []
-    render = engine.intake.render
-    monkeypatch.setattr(engine.intake, "render", lambda prompt, model: (seen.append(prompt), render(prompt, model))[1])
+    render = intake.render
+    monkeypatch.setattr(
+        engine.door.intake, "render", lambda prompt, model: (seen.append(prompt), render(prompt, model))[1]
+    )
     return seen
 
 

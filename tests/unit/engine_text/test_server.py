@@ -6,9 +6,9 @@ import httpx
 import pytest
 
 from engine.beginning import Beginning
-from engine.doorkeeper import read_body
+from engine.door.doorkeeper import read_body
+from engine.door.server import Door, make_app
 from engine.errors import BodyTooLarge
-from engine.server import Door, make_app
 from engine.wire import CountAnswer
 
 SECRET = "secret"
@@ -115,11 +115,11 @@ async def test_a_failure_of_ours_is_an_answer_without_its_details(http, door):
 
 
 async def test_a_status_is_encoded_once_per_snapshot(http, door, monkeypatch):
-    import engine.server
+    from engine.door import server
 
     encoded = []
-    encode = engine.server.msgspec.json.encode
-    monkeypatch.setattr(engine.server.msgspec.json, "encode", lambda value: (encoded.append(value), encode(value))[1])
+    encode = server.msgspec.json.encode
+    monkeypatch.setattr(server.msgspec.json, "encode", lambda value: (encoded.append(value), encode(value))[1])
 
     first = await http.get("/status")
     second = await http.get("/status")

@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 
-from engine.stream import EventStream
+from engine.door.stream import EventStream
 from engine.wire import Accepted, AnyEvent, Finished, TextDelta
 
 

@@ -1,7 +1,7 @@
 """Makes a request of a body: decode, check, render, tokenise, limit. All of it runs on the one text thread.
 
-It submits nothing and streams nothing (`engine.server`); what it needs of the model is its text side only, so that it
-works while the weights load.
+It submits nothing and streams nothing (`engine.door.server`). What it needs of the model is its text side only, so that
+it works while the weights load.
 """
 
 import hashlib
@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from engine.bodies import decode
-from engine.checks import check_id, check_request
+from engine.door.bodies import decode
+from engine.door.checks import check_id, check_request
 from engine.errors import ContextTooLong
 from engine.request import SamplingParameters
 from engine.text.decoder import TokenDecoder

@@ -1,6 +1,6 @@
 """Checks what a /generate asks for beside its prompt, and names the field that is wrong.
 
-It changes nothing: clamping and defaults are `engine.intake`'s and `engine.text.defaults`'s.
+It changes nothing: clamping and defaults are `engine.door.intake`'s and `engine.text.defaults`'s.
 """
 
 import re

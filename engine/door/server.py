@@ -20,11 +20,11 @@ from starlette.requests import Request as HttpRequest
 from starlette.responses import Response
 from starlette.routing import Route
 
-from engine.answers import encoded_response, error_response, json_response
-from engine.doorkeeper import Doorkeeper, read_body
+from engine.door.answers import encoded_response, error_response, json_response
+from engine.door.doorkeeper import Doorkeeper, read_body
+from engine.door.stream import EventStream
 from engine.errors import EngineError, InvalidRequest, NotFound, NotImplementedHere, NotReady, Stopping
 from engine.request import Request
-from engine.stream import EventStream
 from engine.wire import (
     CACHE_CLEAR,
     CANCEL,
@@ -43,7 +43,7 @@ from engine.wire import (
 )
 
 if TYPE_CHECKING:  # the intake imports mlx-lm, and with it MLX; the door stands before that
-    from engine.intake import Admitted, Intake
+    from engine.door.intake import Admitted, Intake
 
 logger = logging.getLogger(__name__)
 

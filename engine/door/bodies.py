@@ -1,6 +1,6 @@
 """Decodes request bodies, and says in the client's terms what is wrong with one.
 
-It checks types and presence only: `engine.checks` and `engine.text.prompts` check meaning.
+It checks types and presence only: `engine.door.checks` and `engine.text.prompts` check meaning.
 """
 
 import re

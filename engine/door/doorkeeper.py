@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from engine.answers import error_response
+from engine.door.answers import error_response
 from engine.errors import BodyTooLarge, EngineError, InvalidRequest, Unauthorized
 from engine.wire import HEALTHZ
 
