@@ -35,9 +35,7 @@ def renderings(monkeypatch):
 
     seen = []
     render = intake.render
-    monkeypatch.setattr(
-        engine.door.intake, "render", lambda prompt, model: (seen.append(prompt), render(prompt, model))[1]
-    )
+    monkeypatch.setattr(intake, "render", lambda prompt, model: (seen.append(prompt), render(prompt, model))[1])
     return seen
 
 
