@@ -191,7 +191,7 @@ def test_tool_choice_decides_which_tools_are_shown(with_template, choice, seen):
 
 
 def test_a_prompt_whose_template_opens_a_thought_leaves_the_model_in_it(demo):
-    thinking = render(prompt(said("user", "x")), demo)
+    thinking = render(prompt(said("user", "x"), effort="high"), demo)
     not_thinking = render(prompt(said("user", "x"), effort="none"), demo)
 
     assert (thinking.state, not_thinking.state) == (THOUGHT, ANSWER)
