@@ -2,29 +2,33 @@
 PYTHON ?= python3
 BIN := .venv/bin
 MODEL ?=
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: env up test check fix bench clients clean
+.PHONY: env up test check fix bench clean
 
 env: .venv/.made
 
 .venv/.made: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
-	@touch $@
+	@echo "Making the environment in .venv: downloads once, takes a few minutes."
+	@$(PYTHON) -m venv .venv && $(PIP) -e . && touch $@
+
+.venv/.made-dev: .venv/.made
+	@echo "Adding the tools of tests and checks to .venv."
+	@$(PIP) -e '.[dev]' && touch $@
 
 up: env
 	@$(BIN)/splash up $(MODEL)
 
-test: env
+test: .venv/.made-dev
 	$(BIN)/pytest
 
-check: env
+check: .venv/.made-dev
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports && $(BIN)/mypy
 
-fix: env
+fix: .venv/.made-dev
 	$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-bench: env
+bench: .venv/.made-dev
 	$(BIN)/python -m benchmarks --quick
 
 clean:

@@ -23,6 +23,7 @@ from control.errors import ControlError
 from control.home import Home, Manager
 from control.identity import created_at_s
 from control.loopback import LOOPBACK
+from control.ports import bind
 from engine.wire import ProcessRecord
 
 logger = logging.getLogger(__name__)
@@ -47,16 +48,14 @@ def main() -> int:
         home.create()
         with home.only_one("control", wait=False) as is_only_one:
             if not is_only_one:
-                record = home.read_record("control")
-                raise AlreadyRuns(home=str(home.root), pid=None if record is None else record.pid)
-            _serve(settings, home, arguments)
+                raise AlreadyRuns(home=str(home.root), holder=str(home.holder_of("control") or "another process"))
+            return _serve(settings, home, arguments)
     except CommandFailed as failure:
         sys.stderr.write(f"{failure}\n")
         return failure.exit_code
     except ControlError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    return 0
 
 
 def _arguments() -> argparse.Namespace:
@@ -66,10 +65,8 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _serve(settings: Settings, home: Home, arguments: argparse.Namespace) -> None:
+def _serve(settings: Settings, home: Home, arguments: argparse.Namespace) -> int:
     # The ports first: a person who started a second Splash is told at once, and nothing was touched.
-    from control.serving import bind
-
     api = bind(settings.host, settings.api_port, key="SPLASH_API_PORT")
     admin = bind(LOOPBACK, settings.admin_port, key="SPLASH_ADMIN_PORT")
     record = ProcessRecord(
@@ -89,14 +86,14 @@ def _serve(settings: Settings, home: Home, arguments: argparse.Namespace) -> Non
     home.write_record(record)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            runner.run(_live(settings, home, record, command, api, admin))
+            return runner.run(_live(settings, home, record, command, api, admin))
     finally:
         home.remove_record(record)
 
 
 async def _live(
     settings: Settings, home: Home, record: ProcessRecord, command: list[str], api: socket.socket, admin: socket.socket
-) -> None:
+) -> int:
     from control.assembly import assemble
     from control.serving import Servers
 
@@ -105,13 +102,14 @@ async def _live(
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told_to_end.set)
     await control.supervisor.adopt()
-    watching = asyncio.create_task(control.supervisor.run())
+    watching = asyncio.create_task(control.watch())
     servers = Servers(close_limit_s=CLOSE_LIMIT_S)
     servers.start(control.public_app, api)
     servers.start(control.admin_app, admin)
     logger.info("control started pid=%d api=%d admin=%d", record.pid, settings.api_port, settings.admin_port)
     ends = {asyncio.create_task(told_to_end.wait()), asyncio.create_task(control.supervisor.finished.wait()), watching}
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    exit_code = _exit_code(watching)
     logger.info("control ends quit=%s", control.supervisor.finished.is_set())
     servers.stop_listening()
     await control.say_goodbye(grace_s=STREAM_GRACE_S, farewell_s=FAREWELL_S)
@@ -120,6 +118,15 @@ async def _live(
         task.cancel()
     await asyncio.gather(*ends, return_exceptions=True)
     await control.close()
+    return exit_code
+
+
+def _exit_code(watching: "asyncio.Task[None]") -> int:
+    """1, and the fault in the log, when control ends because nobody watches any more."""
+    if not watching.done():
+        return 0
+    logger.error("watching ended by itself", exc_info=None if watching.cancelled() else watching.exception())
+    return 1
 
 
 if __name__ == "__main__":

@@ -5,6 +5,7 @@ It checks who asks and what is asked, and passes it on; it does nothing itself. 
 
 import hmac
 import logging
+import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
@@ -45,6 +46,8 @@ REQUESTS_DEFAULT: Final = 50
 REQUESTS_LIMIT: Final = 1000
 LINK_LIMIT_S: Final = 600.0
 CONCURRENCY_SETTING: Final = "concurrency"
+# What an id or a limit can be at most, in the database too.
+NUMBER: Final = re.compile("[0-9]{1,18}")
 
 Handler = Callable[[Request], Awaitable[Response]]
 Body = TypeVar("Body", bound=msgspec.Struct)
@@ -100,7 +103,7 @@ class AdminApi:
         return _json(self.supervisor.unload(force=order.force), status=202)
 
     async def _restart(self, request: Request) -> Response:
-        return _json(self.supervisor.restart(), status=202)
+        return _json(await self.supervisor.restart(), status=202)
 
     async def _concurrency(self, request: Request) -> Response:
         order = await _body(request, wire.ConcurrencyRequest)
@@ -113,9 +116,10 @@ class AdminApi:
 
     async def _requests(self, request: Request) -> Response:
         text = request.query_params.get("limit", str(REQUESTS_DEFAULT))
-        if not (text.isascii() and text.isdigit() and 1 <= int(text) <= REQUESTS_LIMIT):
+        limit = _number(text)
+        if limit is None or not 1 <= limit <= REQUESTS_LIMIT:
             raise OrderInvalid(f"limit must be a number from 1 to {REQUESTS_LIMIT}.")
-        return _json(wire.RequestList(requests=await self.questions.recent_requests(int(text))))
+        return _json(wire.RequestList(requests=await self.questions.recent_requests(limit)))
 
     async def _cancel(self, request: Request) -> Response:
         request_id = request.path_params["id"]
@@ -131,10 +135,10 @@ class AdminApi:
         return _json(await self.keys.create(order.name, order.request_class), status=201)
 
     async def _revoke_key(self, request: Request) -> Response:
-        text = request.path_params["id"]
-        if not (text.isascii() and text.isdigit()):
+        key_id = _number(request.path_params["id"])
+        if key_id is None:
             raise OrderInvalid("The id of a key is a number.")
-        return _json(await self.keys.revoke(int(text)))
+        return _json(await self.keys.revoke(key_id))
 
     async def _models(self, request: Request) -> Response:
         return _json(wire.ModelList(models=await self.engine_questions.models()))
@@ -195,6 +199,12 @@ async def _body(request: Request, kind: type[Body]) -> Body:
         return msgspec.json.decode(content or b"{}", type=kind)
     except msgspec.DecodeError as error:
         raise OrderInvalid(f"{error}.") from error
+    except RecursionError as error:
+        raise OrderInvalid("The body is nested too deeply.") from error
+
+
+def _number(text: str) -> int | None:
+    return int(text) if NUMBER.fullmatch(text) else None
 
 
 def _header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:

@@ -22,10 +22,12 @@ from control.keys import load_keys
 from control.login_links import LoginLinks
 from control.metrics.database import open_database, open_for_reading
 from control.metrics.questions import Questions
+from control.metrics.settings import Settings as LiveSettings
 from control.metrics.settings import load_settings
 from control.metrics.writer import Writer
 from control.overview import OverviewSource, TodayTotals
 from control.public_api import loopback_hosts, public_api
+from control.record_keeper import RecordKeeper
 from control.relay import Relay
 from control.remembered import RememberedLoads
 from control.supervisor import Supervisor
@@ -38,11 +40,18 @@ POLL_S: Final = 0.05
 @dataclass(frozen=True, slots=True)
 class Control:
     supervisor: Supervisor
+    keeper: RecordKeeper
     line: Line
     writer: Writer
     questions: Questions
     public_app: ASGIApp
     admin_app: ASGIApp
+
+    async def watch(self) -> None:
+        """For as long as control lives: it ends only by a fault."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self.supervisor.run())
+            tasks.create_task(self.keeper.run())
 
     async def say_goodbye(self, *, grace_s: float, farewell_s: float) -> None:
         """Tell those that wait, let those that run go on for a moment, and then tell them, too."""
@@ -64,16 +73,17 @@ class Control:
 
 
 async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, engine_command: Sequence[str]) -> Control:
-    """Raises DatabaseUnusable."""
+    """Raises DatabaseUnusable, HomeUnusable."""
     database = open_database(home.database)
     writer = Writer(database)
     live_settings = load_settings(database, writer)
     keys = load_keys(database, writer)
     questions = Questions(open_for_reading(home.database))
-    line = Line(live_settings.get(CONCURRENCY_SETTING) or MAXIMUM_CONCURRENCY)
+    line = Line(_concurrency(live_settings))
     engine_questions = EngineQuestions(home, engine_command)
+    engine_process = EngineProcess(home, port=settings.engine_port, command=engine_command)
     supervisor = Supervisor(
-        EngineProcess(home, port=settings.engine_port, command=engine_command),
+        engine_process,
         line,
         remembered=RememberedLoads(live_settings),
         questions=engine_questions,
@@ -100,11 +110,18 @@ async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, eng
         overviews=overviews,
         health=Health(name="control", pid=record.pid, nonce=record.nonce),
     )
+    secret = home.made_admin_secret()
     return Control(
         supervisor=supervisor,
+        keeper=RecordKeeper(home, secret=secret, records=lambda: (record, engine_process.record)),
         line=line,
         writer=writer,
         questions=questions,
         public_app=public_api(keys=keys, relay=relay, source=supervisor, hosts=loopback_hosts(settings.api_port)),
-        admin_app=admin.app(secret=home.admin_secret(), port=settings.admin_port),
+        admin_app=admin.app(secret=secret, port=settings.admin_port),
     )
+
+
+def _concurrency(live_settings: LiveSettings) -> int:
+    chosen = live_settings.get(CONCURRENCY_SETTING, int)
+    return chosen if chosen is not None and 1 <= chosen <= MAXIMUM_CONCURRENCY else MAXIMUM_CONCURRENCY

@@ -3,6 +3,7 @@
 It holds nothing that a person changes while Splash runs: that is in the database. `__main__` and the CLI read it.
 """
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,6 +25,8 @@ PORT_FIELDS: Final = {
 }
 KNOWN_KEYS: Final = (HOME_KEY, HOST_KEY, *PORT_FIELDS)
 LARGEST_PORT: Final = 65535
+PORT_DIGITS: Final = re.compile("[0-9]{1,9}")
+SHOWN_LENGTH: Final = 80
 LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1")
 
 
@@ -73,8 +76,12 @@ def _home(environment: Mapping[str, str]) -> Path:
         return Path(platformdirs.user_data_dir("Splash", appauthor=False))
     if not text.strip():
         raise SettingsInvalid("environment: SPLASH_HOME is empty; name a folder or leave it out.")
-    home = Path(text).expanduser().resolve()
-    if home.exists() and not home.is_dir():
+    try:
+        home = Path(text).expanduser().resolve()
+        is_something_else = home.exists() and not home.is_dir()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise SettingsInvalid(f"environment: SPLASH_HOME={_shown(text)} can't be a folder: {error}.") from error
+    if is_something_else:
         raise SettingsInvalid(f"environment: SPLASH_HOME={home} is not a folder.")
     return home
 
@@ -84,7 +91,7 @@ def _read_toml(file: Path) -> dict[str, Any]:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise SettingsInvalid(f"{file} is not valid TOML: {error}.") from error
     except OSError as error:
         raise SettingsInvalid(f"{file} can't be read: {error.strerror}.") from error
@@ -100,19 +107,29 @@ def _field(key: str, value: object, *, source: str) -> dict[str, Any]:
 
 
 def _port(key: str, value: object, source: str) -> int:
-    if isinstance(value, str) and value.strip().isascii() and value.strip().isdigit():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= LARGEST_PORT:
-        raise SettingsInvalid(f"{source}: {key}={value} is not a port; it must be a number from 1 to {LARGEST_PORT}.")
-    return value
+    number = int(value) if isinstance(value, str) and PORT_DIGITS.fullmatch(value.strip()) else value
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= LARGEST_PORT:
+        raise SettingsInvalid(
+            f"{source}: {key}={_shown(value)} is not a port; it must be a number from 1 to {LARGEST_PORT}."
+        )
+    return number
 
 
 def _host(value: object, source: str) -> str:
     if value not in LOOPBACK_HOSTS:
         raise SettingsInvalid(
-            f"{source}: {HOST_KEY}={value} is neither {' nor '.join(LOOPBACK_HOSTS)}; Splash serves this machine only."
+            f"{source}: {HOST_KEY}={_shown(value)} is neither {' nor '.join(LOOPBACK_HOSTS)}; Splash serves this machine only."
         )
     return str(value)
+
+
+def _shown(value: object) -> str:
+    """The value on one line, and not much of it."""
+    try:
+        text = " ".join(str(value).split())
+    except ValueError:
+        return "a number of thousands of digits"
+    return text if len(text) <= SHOWN_LENGTH else f"{text[:SHOWN_LENGTH]}…"
 
 
 def _require_different_ports(settings: Settings) -> None:

@@ -10,13 +10,15 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
+from control.command_errors import HomeUnusable
 from control.ending import Ending, end_process
 from control.engine_client import EngineClient
 from control.errors import EngineLingers
 from control.home import Home
-from control.identity import Identity, created_at_s, live_process, verify
+from control.identity import created_at_s, live_process, runs_for, verify
 from control.lifecycle import Exit, Wanted
 from control.log_files import last_line, open_log
 from control.loopback import ask
@@ -24,16 +26,21 @@ from engine.wire import SHUTDOWN, Launch, ProcessRecord
 
 logger = logging.getLogger(__name__)
 
-# From the spawn until the engine has written its record and answers; no weight is read before.
+# From the spawn or the adoption until the engine has written its record and answers; it needs no weights for that.
 INTRODUCTION_LIMIT_S: Final = 60.0
-SETTLE_LIMIT_S: Final = 3.0
-SETTLE_CHECK_S: Final = 0.1
 SHUTDOWN_TIMEOUT_S: Final = 2.0
 SECRET_BYTES: Final = 32
 
 # Exit codes of `python -m engine`; each comes with one sentence on stderr. Trying again would end the same way.
 FINAL_EXIT_CODES: Final = {2: "wrong usage", 4: "the model is refused", 5: "the port is taken"}
 DEVICE_ERROR_EXIT_CODE: Final = 70
+
+
+@dataclass(frozen=True, slots=True)
+class Adopted:
+    """A live engine of an earlier control. `wanted` None: its secret is lost, so that it can only be ended."""
+
+    wanted: Wanted | None
 
 
 class EngineProcess:
@@ -49,14 +56,14 @@ class EngineProcess:
         self._child: subprocess.Popen[bytes] | None = None
         self._launch: Launch | None = None
         self._log_began_at = 0
-        self._spawned_at = 0.0
+        self._waits_since = 0.0
 
     @property
     def is_running(self) -> bool:
         return self.record is not None
 
     def spawn(self, wanted: Wanted) -> None:
-        """Raises EngineLingers when an earlier engine of this home is still there, OSError when none can start."""
+        """Raises EngineLingers when an earlier engine is still there, HomeUnusable and OSError when none can start."""
         assert self.record is None
         self._require_nobody_lingers()
         launch = Launch(
@@ -79,9 +86,7 @@ class EngineProcess:
                 cwd=self._home.root,
                 start_new_session=True,
             )
-        self._launch = launch
-        self._spawned_at = time.monotonic()
-        self.record = ProcessRecord(
+        record = ProcessRecord(
             name="engine",
             pid=self._child.pid,
             created_at_s=created_at_s(self._child.pid),
@@ -92,45 +97,68 @@ class EngineProcess:
             version="",
         )
         # The engine writes the same soon; until then nobody else would know of it, if control died right now.
-        self._home.write_record(self.record)
+        try:
+            self._home.write_record(record)
+        except HomeUnusable:
+            self._child.kill()
+            self._child.wait()
+            self._child = None
+            raise
+        self.record = record
+        self._launch = launch
+        self._waits_since = time.monotonic()
         logger.info("engine spawned pid=%d port=%d model=%s", self._child.pid, launch.port, wanted.model)
 
-    def adopt(self) -> Wanted | None:
-        """Take over the live engine of an earlier control, if there is one. Raises EngineLingers: not ours to take."""
+    async def adopt(self) -> Adopted | None:
+        """Take over the live engine of an earlier control, if there is one. Raises EngineLingers: not ours to take.
+
+        One that does not answer yet is taken by its command line, and introduces itself later like a spawned one.
+        """
         record = self._home.read_record("engine")
-        if record is None:
+        if self.is_running or record is None:
             return None
-        identity = _settled_identity(record)
+        identity = await asyncio.to_thread(verify, record)
+        if self.record is not None:
+            return None
         if not identity.is_alive:
             logger.info("stale record removed name=engine pid=%d", record.pid)
             self._home.remove_record(record)
             return None
+        if not identity.is_ours and (identity.verdict == "stranger" or not runs_for(record, self._home.root)):
+            raise self._lingers(record, identity.reason)
         launch = self._home.read_launch()
-        if not identity.is_ours or launch is None or launch.nonce != record.nonce:
-            raise _lingers(identity.reason)
         self.record = record
+        if launch is None or launch.nonce != record.nonce:
+            logger.warning("engine found without its secret pid=%d port=%d", record.pid, record.port)
+            return Adopted(None)
         self._launch = launch
-        self._child = None
-        self.client = EngineClient(port=record.port, secret=launch.secret)
-        logger.info("engine adopted pid=%d port=%d model=%s", record.pid, record.port, launch.model)
-        return Wanted(launch.model, launch.context, launch.budget_bytes)
+        self._waits_since = time.monotonic()
+        if identity.is_ours:
+            self.client = EngineClient(port=record.port, secret=launch.secret)
+        logger.info("engine adopted pid=%d port=%d verdict=%s", record.pid, record.port, identity.verdict)
+        return Adopted(Wanted(launch.model, launch.context, launch.budget_bytes))
 
     async def introduce(self) -> bool:
-        """Whether the identity of the spawned process is verified by now; only from then on does it get its secret."""
+        """Whether the identity of the process is verified by now; only from then on does it get its secret."""
         if self.client is not None:
             return True
-        spawned, found = self.record, self._home.read_record("engine")
-        if spawned is None or self._launch is None or found is None or found.nonce != spawned.nonce:
+        expected, launch, found = self.record, self._launch, self._home.read_record("engine")
+        if expected is None or launch is None or found is None:
             return False
-        if found.pid != spawned.pid or not (await asyncio.to_thread(verify, found)).is_ours:
+        if (found.pid, found.nonce) != (expected.pid, expected.nonce):
             return False
-        self.client = EngineClient(port=found.port, secret=self._launch.secret)
+        is_ours = (await asyncio.to_thread(verify, found)).is_ours
+        if not is_ours or self.record is not expected:
+            return False
+        self.record = found
+        self.client = EngineClient(port=found.port, secret=launch.secret)
         return True
 
     @property
     def is_overdue(self) -> bool:
-        """It was spawned long ago and has not said who it is."""
-        return self.is_running and self.client is None and time.monotonic() - self._spawned_at > INTRODUCTION_LIMIT_S
+        """It was spawned or taken over long ago, and has not said who it is."""
+        is_awaited = self._launch is not None and self.client is None
+        return is_awaited and time.monotonic() - self._waits_since > INTRODUCTION_LIMIT_S
 
     def poll(self) -> Exit | None:
         """How it ended, when it has. A child is reaped by this, so that no zombie stays."""
@@ -171,10 +199,15 @@ class EngineProcess:
         record = self._home.read_record("engine")
         if record is None:
             return
-        identity = verify(record)
-        if identity.is_alive:
-            raise _lingers(identity.reason)
+        if live_process(record) is not None:
+            raise self._lingers(record, f"pid {record.pid} on port {record.port}")
         self._home.remove_record(record)
+
+    def _lingers(self, record: ProcessRecord, reason: str) -> EngineLingers:
+        return EngineLingers(
+            f"The engine's record names a process that can't be adopted ({reason}). `splash quit --force` ends it if it "
+            f"is ours; if it is none of Splash, remove {self._home.record_file(record.name)}."
+        )
 
     def _exit_of_child(self, pid: int, code: int) -> Exit:
         said = last_line(self._home.log_file("engine"), since_byte=self._log_began_at)
@@ -196,19 +229,3 @@ class EngineProcess:
         self.client = None
         self._child = None
         self._launch = None
-
-
-def _settled_identity(record: ProcessRecord) -> Identity:
-    """An engine that was spawned just before control died opens its port a moment later."""
-    deadline = time.monotonic() + SETTLE_LIMIT_S
-    identity = verify(record)
-    while identity.verdict in ("closed", "silent") and time.monotonic() < deadline:
-        time.sleep(SETTLE_CHECK_S)
-        identity = verify(record)
-    return identity
-
-
-def _lingers(reason: str) -> EngineLingers:
-    return EngineLingers(
-        f"An engine of an earlier start is still there and can't be adopted ({reason}); `splash quit --force` ends it."
-    )

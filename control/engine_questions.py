@@ -24,9 +24,9 @@ Answer = TypeVar("Answer", bound=msgspec.Struct)
 
 
 class _PlanAnswer(msgspec.Struct):
-    """The part of `python -m engine plan --json` that a load needs."""
+    """The part of `python -m engine plan --json` that a load needs; no plan for a model that is not downloaded yet."""
 
-    plan: MemoryPlan
+    plan: MemoryPlan | None = None
 
 
 class EngineQuestions:
@@ -35,14 +35,14 @@ class EngineQuestions:
         self._command = tuple(command)
 
     async def check(self, wanted: Wanted) -> None:
-        """Raises ModelRefused, with the engine's sentence, when this load would not work."""
+        """Raises ModelRefused, with the engine's sentence, when it is known already that this load would not work."""
         arguments = ["plan", "--model", wanted.model, "--json"]
         if wanted.context is not None:
             arguments += ["--context", str(wanted.context)]
         if wanted.budget_bytes is not None:
             arguments += ["--budget", str(wanted.budget_bytes)]
         plan = _understood(await self._ask(*arguments), _PlanAnswer).plan
-        if not plan.fits:
+        if plan is not None and not plan.fits:
             raise ModelRefused(plan.verdict)
 
     async def models(self) -> tuple[ModelOnDisk, ...]:
@@ -51,13 +51,16 @@ class EngineQuestions:
 
     async def _ask(self, *arguments: str) -> bytes:
         command = [*self._command, *arguments, "--home", str(self._home.root)]
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=self._home.root,
-        )
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                cwd=self._home.root,
+            )
+        except (OSError, ValueError) as error:
+            raise ModelRefused(f"The engine could not be asked `{arguments[0]}`: {error}.") from error
         try:
             async with asyncio.timeout(ANSWER_LIMIT_S):
                 answer, complaint = await process.communicate()

@@ -60,6 +60,7 @@ def engine_view(
         memory_plan=None if status is None else status.memory_plan,
         memory_actual=None if status is None else status.memory_actual,
         status_age_s=age_s,
+        holds=lifecycle.gate == "held",
     )
 
 

@@ -5,6 +5,7 @@ It does not know an API's error shape: the dialects translate, once, at the edge
 ControlError
 ├── ApiError                    a caller did something that gets an answer
 │   ├── InvalidRequest          400  names the field
+│   ├── NotHttp                 400
 │   ├── ContextTooLong          400  the prompt's tokens and the model's limit
 │   ├── NotAuthenticated        401
 │   ├── HostNotAllowed          403
@@ -74,8 +75,19 @@ class InvalidRequest(ApiError):
         self.param = param
 
 
+class NotHttp(ApiError):
+    code = "invalid_request"
+    status = 400
+
+    def __init__(self) -> None:
+        super().__init__("What was sent is not an HTTP request.")
+
+
 class ContextTooLong(ApiError):
-    """The prompt does not fit. The sentence is the one that Claude Code, Codex and opencode recognise, all three."""
+    """No room is left for a token of the answer, so the longest prompt has one less than the context.
+
+    The sentence is the one that Claude Code, Codex and opencode recognise, all three.
+    """
 
     code = "context_length_exceeded"
     status = 400
@@ -84,7 +96,7 @@ class ContextTooLong(ApiError):
     def __init__(self, *, prompt_tokens: int, maximum_context_tokens: int) -> None:
         super().__init__(
             f"This model's maximum context length is {maximum_context_tokens} tokens. "
-            f"However, your prompt is too long: {prompt_tokens} tokens > {maximum_context_tokens} maximum."
+            f"However, your prompt is too long: {prompt_tokens} tokens > {maximum_context_tokens - 1} maximum."
         )
         self.prompt_tokens = prompt_tokens
         self.maximum_context_tokens = maximum_context_tokens

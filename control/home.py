@@ -8,6 +8,7 @@ import logging
 import os
 import secrets
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,16 +18,34 @@ from typing import Final, Literal, TypeVar
 import msgspec
 
 from control.command_errors import HomeUnusable
+from control.config import LARGEST_PORT
 from engine.wire import Launch, ProcessRecord
 
 logger = logging.getLogger(__name__)
 
 PRIVATE_UMASK: Final = 0o077
 FOLDERS: Final = ("run", "secrets", "logs", "models")
+SECRET_BYTES: Final = 32
+# A shorter one was not made here: the file was cut, emptied or written by hand.
+SECRET_LENGTH_LEAST: Final = 32
+# Somebody who only asks who holds a lock has it for an instant.
+LOCK_PATIENCE_S: Final = 0.5
+LOCK_RETRY_S: Final = 0.05
+LARGEST_PID: Final = 2**31 - 1
 ProcessName = Literal["engine", "control", "webui"]
 Kind = TypeVar("Kind", bound=msgspec.Struct)
 Manager = Literal["detached", "launchd", "foreground"]
 PROCESS_NAMES: Final[tuple[ProcessName, ...]] = ("engine", "control", "webui")
+
+
+@dataclass(frozen=True, slots=True)
+class LockHolder:
+    """The process that holds a lock of this home, and so is ours. `pid` None: it has not said yet."""
+
+    pid: int | None
+
+    def __str__(self) -> str:
+        return "another process" if self.pid is None else f"pid {self.pid}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,50 +79,129 @@ class Home:
 
     # --- Secrets ---
 
+    @property
+    def admin_secret_file(self) -> Path:
+        return self.root / "secrets" / "admin"
+
     def admin_secret(self) -> str:
-        """The bearer token of the admin API; made the first time, by whichever process comes first."""
-        file = self.root / "secrets" / "admin"
-        if not file.exists():
-            _write_once(file, secrets.token_urlsafe(32))
-        return file.read_text(encoding="ascii").strip()
+        """The bearer token of the admin API. Raises HomeUnusable while control has not made it, or when it is damaged."""
+        secret = self._readable_admin_secret()
+        if secret is None:
+            raise HomeUnusable(
+                f"{self.admin_secret_file} holds no secret of Splash; a start of control makes a new one."
+            )
+        return secret
+
+    def made_admin_secret(self) -> str:
+        """For control alone: the secret that is there, else a new one in the place of nothing or of a damaged one."""
+        secret = self._readable_admin_secret()
+        if secret is None:
+            secret = secrets.token_urlsafe(SECRET_BYTES)
+            self.keep_admin_secret(secret)
+        return secret
+
+    def keep_admin_secret(self, secret: str) -> None:
+        """Put it back when the file is gone or damaged; another good secret stands. Raises HomeUnusable."""
+        if self._readable_admin_secret() is None:
+            _replace(self.admin_secret_file, secret.encode())
+
+    def _readable_admin_secret(self) -> str | None:
+        try:
+            secret = self.admin_secret_file.read_bytes().decode("ascii").strip()
+        except (FileNotFoundError, UnicodeDecodeError):
+            return None
+        except OSError as error:
+            raise HomeUnusable(f"{self.admin_secret_file} can't be read: {error.strerror}.") from error
+        return secret if len(secret) >= SECRET_LENGTH_LEAST and secret.isprintable() else None
 
     def read_launch(self) -> Launch | None:
         """What the engine was last started with; None when there is no such file, or when it can't be understood."""
         return _read(self.launch_file, Launch)
 
     def write_launch(self, launch: Launch) -> None:
+        """Raises HomeUnusable."""
         _replace(self.launch_file, msgspec.json.encode(launch))
 
     # --- Records ---
 
     def read_record(self, name: ProcessName) -> ProcessRecord | None:
         """Who says to be running; None when nobody does, or when the record can't be understood (which is logged)."""
-        return _read(self.record_file(name), ProcessRecord)
+        record = _read(self.record_file(name), ProcessRecord)
+        if record is None or _is_possible(record, name):
+            return record
+        logger.warning("file ignored file=%s reason=impossible values", self.record_file(name))
+        return None
 
     def write_record(self, record: ProcessRecord) -> None:
+        """Raises HomeUnusable."""
         _replace(self.record_file(record.name), msgspec.json.encode(record))
 
     def remove_record(self, record: ProcessRecord) -> None:
-        """Remove this record, not one that a successor has written meanwhile."""
+        """Remove this record, not one that a successor has written meanwhile. What can't be removed is stale later."""
         found = self.read_record(record.name)
-        if found is not None and found.nonce == record.nonce:
+        if found is None or found.nonce != record.nonce:
+            return
+        try:
             self.record_file(record.name).unlink(missing_ok=True)
+        except OSError as error:
+            logger.warning("record not removed name=%s reason=%s", record.name, error)
 
     # --- One at a time ---
 
     @contextmanager
     def only_one(self, what: str, *, wait: bool) -> Iterator[bool]:
-        """Hold the home's lock of that name; False when another process has it and `wait` is false."""
-        handle = os.open(self.root / "run" / f"{what}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+        """Hold the home's lock of that name; False when another process has it and `wait` is false.
+
+        Raises HomeUnusable.
+        """
+        handle = self._open_lock(what)
         try:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-            except BlockingIOError:
-                yield False
-            else:
-                yield True
+            is_held = _lock(handle, fcntl.LOCK_EX, limit_s=None if wait else LOCK_PATIENCE_S)
+            if is_held:
+                os.ftruncate(handle, 0)
+                os.write(handle, str(os.getpid()).encode())
+            yield is_held
         finally:
             os.close(handle)
+
+    def holder_of(self, what: str) -> LockHolder | None:
+        """Who holds that lock; None when nobody does. Raises HomeUnusable."""
+        handle = self._open_lock(what)
+        try:
+            # Shared, so that two who ask at once do not take each other for a holder.
+            if _lock(handle, fcntl.LOCK_SH, limit_s=0):
+                return None
+            said = os.read(handle, len(str(LARGEST_PID)))
+            return LockHolder(int(said) if said.isdigit() else None)
+        finally:
+            os.close(handle)
+
+    def _open_lock(self, what: str) -> int:
+        file = self.root / "run" / f"{what}.lock"
+        try:
+            return os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise HomeUnusable(f"{file} can't be opened: {error.strerror}.") from error
+
+
+def _lock(handle: int, kind: int, *, limit_s: float | None) -> bool:
+    """Whether the lock was got within the limit; None waits for as long as it takes."""
+    if limit_s is None:
+        fcntl.flock(handle, kind)
+        return True
+    deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            fcntl.flock(handle, kind | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(LOCK_RETRY_S)
+
+
+def _is_possible(record: ProcessRecord, name: ProcessName) -> bool:
+    return record.name == name and 0 < record.pid <= LARGEST_PID and 0 < record.port <= LARGEST_PORT
 
 
 def _read(file: Path, kind: type[Kind]) -> Kind | None:
@@ -111,31 +209,22 @@ def _read(file: Path, kind: type[Kind]) -> Kind | None:
         return msgspec.json.decode(file.read_bytes(), type=kind)
     except FileNotFoundError:
         return None
-    except (OSError, msgspec.DecodeError) as error:
+    except (OSError, msgspec.DecodeError, RecursionError) as error:
         logger.warning("file ignored file=%s reason=%s", file, error)
         return None
 
 
-def _temporary(file: Path, content: bytes) -> Path:
-    """A finished, flushed file beside `file`; mkstemp makes it 0600."""
-    handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    return Path(name)
-
-
 def _replace(file: Path, content: bytes) -> None:
-    _temporary(file, content).replace(file)
-
-
-def _write_once(file: Path, text: str) -> None:
-    """Make the file whole or not at all; when another process was faster, its content stands."""
-    temporary = _temporary(file, text.encode())
+    """The file appears whole, flushed, and 0600 by mkstemp. Raises HomeUnusable."""
+    temporary: str | None = None
     try:
-        file.hardlink_to(temporary)
-    except FileExistsError:
-        logger.info("secret was made by another process file=%s", file)
-    finally:
-        temporary.unlink()
+        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).replace(file)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise HomeUnusable(f"{file} can't be written: {error.strerror}.") from error

@@ -7,6 +7,8 @@ import logging
 import os
 import signal
 from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
@@ -95,6 +97,24 @@ def live_process(record: ProcessRecord) -> psutil.Process | None:
     except psutil.AccessDenied:
         return None
     return process if is_same else None
+
+
+def runs_for(record: ProcessRecord, root: Path) -> bool:
+    """Whether the command of a live process is one of Splash for the home at `root`.
+
+    It stands in for an answer of a process that gives none: a record alone could have been written by anybody.
+    """
+    process = live_process(record)
+    if process is None:
+        return False
+    try:
+        words = pairwise(process.cmdline())
+        return any(
+            pair == ("--home", str(root)) or (pair == ("-m", record.name) and Path(process.cwd()) == root)
+            for pair in words
+        )
+    except psutil.Error:
+        return False
 
 
 def created_at_s(pid: int) -> float:

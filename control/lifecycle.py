@@ -122,8 +122,10 @@ class Lifecycle:
     # --- What happens ---
 
     def adopted(self, wanted: Wanted, *, now: float) -> None:
-        """A live engine of ours was found at start. Whether it is ready it must say itself."""
+        """A live engine of ours was found. Whether it is ready it must say itself."""
         self.wanted = wanted
+        self.error = None
+        self.retry_at = None
         self._move("loading", now)
 
     def became_ready(self, *, now: float) -> None:
@@ -161,8 +163,8 @@ class Lifecycle:
             self._move("crashed", now)
         return None
 
-    def stop_failed(self, reason: str, *, now: float) -> None:
-        """The engine is still there after everything that may be done to it."""
+    def left_over(self, reason: str, *, now: float) -> None:
+        """An engine is there that can't be used, only ended: it outlived its end, or nobody knows its secret."""
         self._next = None
         self._is_engine_left = True
         self.error = reason

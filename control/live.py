@@ -33,11 +33,14 @@ class Speed:
             self._samples.popleft()
 
     def per_second(self, now: float) -> float | None:
-        """None until there is enough to tell. It falls while nothing comes."""
+        """None until there is enough to tell. It falls while nothing comes, to 0 when the window saw nothing at all."""
         if len(self._samples) < 2:
             return None
-        began_at, first_total = self._samples[0]
-        elapsed_s = now - began_at
+        # Counted from the last sample before the window: an old burst must not be spread thinner and thinner.
+        before = [sample for sample in self._samples if sample[0] <= now - SPEED_WINDOW_S]
+        began_at, first_total = before[-1] if before else self._samples[0]
+        # A stall before the window counts for as much as the window, not for all of its time.
+        elapsed_s = min(now - began_at, 2 * SPEED_WINDOW_S)
         if elapsed_s < SPEED_MINIMUM_S:
             return None
         return (self._samples[-1][1] - first_total) / elapsed_s
@@ -164,6 +167,7 @@ class Life:
             tokens_per_second=self.tokens_per_second(now),
             eta_s=self._eta_s(now),
             elapsed_s=now - self._started_at,
+            stream=self.exchange.is_stream,
         )
 
     def as_waiting(self, *, position: int, phase: RequestPhase, now: float) -> Waiting:

@@ -7,16 +7,24 @@ import os
 from pathlib import Path
 from typing import IO, Final
 
+from control.command_errors import HomeUnusable
+
 TURN_OVER_BYTES: Final = 10 * 1024 * 1024
 # The last line of a process that died is a sentence or the end of a traceback.
 TAIL_BYTES: Final = 16 * 1024
 
 
 def open_log(file: Path) -> IO[bytes]:
-    """Open for appending; what was larger than TURN_OVER_BYTES is kept once beside it, as `NAME.log.1`."""
-    if file.exists() and file.stat().st_size > TURN_OVER_BYTES:
-        file.replace(file.with_name(f"{file.name}.1"))
-    return os.fdopen(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+    """Open for appending; what was larger than TURN_OVER_BYTES is kept once beside it, as `NAME.log.1`.
+
+    Raises HomeUnusable.
+    """
+    try:
+        if file.exists() and file.stat().st_size > TURN_OVER_BYTES:
+            file.replace(file.with_name(f"{file.name}.1"))
+        return os.fdopen(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "ab")
+    except OSError as error:
+        raise HomeUnusable(f"{file} can't be written: {error.strerror}.") from error
 
 
 def last_line(file: Path, *, since_byte: int = 0) -> str | None:
@@ -30,6 +38,6 @@ def last_lines(file: Path, *, since_byte: int = 0, tail_bytes: int = TAIL_BYTES)
         with file.open("rb") as stream:
             stream.seek(max(since_byte, stream.seek(0, os.SEEK_END) - tail_bytes))
             text = stream.read().decode(errors="replace")
-    except FileNotFoundError:
+    except OSError:
         return []
     return [line for line in text.splitlines() if line.strip()]

@@ -41,8 +41,8 @@ logger = logging.getLogger(__name__)
 
 BODY_LIMIT_BYTES: Final = 32 * 1024 * 1024
 BODY_TIMEOUT_S: Final = 60.0
-# After a body that is too large: how much more is read, so that the client gets to see the answer.
-DISCARD_LIMIT_BYTES: Final = 4 * BODY_LIMIT_BYTES
+# A larger body is parsed beside the event loop; for a smaller one the way there takes longer than the parsing.
+PARSED_AT_ONCE_BYTES: Final = 64 * 1024
 # Paths without a key: Claude Code asks HEAD / first; a load balancer asks for health.
 OPEN_PATHS: Final = ("/", "/healthz")
 
@@ -70,7 +70,7 @@ def public_api(
 
     async def chat_completions(request: Request) -> "RelayedAnswer":
         body = await _read_body(request, limit_bytes=body_limit_bytes, limit_s=body_timeout_s)
-        exchange = chat.parse_chat(body, request.state.request_id)
+        exchange = await _parsed(chat.parse_chat, body, request.state.request_id)
         models.check_model(exchange.model, source)
         return RelayedAnswer(relay, exchange, request.state.key)
 
@@ -161,11 +161,20 @@ async def _cancel_when_gone(receive: Receive, work: asyncio.Task[None]) -> None:
     work.cancel()
 
 
+async def _parsed(parse: Callable[[bytes, str], Exchange], body: bytes, request_id: str) -> Exchange:
+    if len(body) <= PARSED_AT_ONCE_BYTES:
+        return parse(body, request_id)
+    return await asyncio.to_thread(parse, body, request_id)
+
+
 async def _read_body(request: Request, *, limit_bytes: int, limit_s: float) -> bytes:
     """The whole body; refused as soon as it is known to be too large, and before it is read where it says so itself."""
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in ("", "identity"):
         raise EncodingNotSupported(encoding)
+    # HTTP has been parsed: it is a number. What still comes after a refusal is thrown away by the server.
+    if int(request.headers.get("content-length", "0")) > limit_bytes:
+        raise BodyTooLarge(limit_bytes=limit_bytes)
     try:
         async with asyncio.timeout(limit_s):
             return await _read_up_to(request, limit_bytes)
@@ -178,12 +187,9 @@ async def _read_up_to(request: Request, limit_bytes: int) -> bytes:
     size = 0
     async for chunk in request.stream():
         size += len(chunk)
-        if size <= limit_bytes:
-            chunks.append(chunk)
-        elif size > DISCARD_LIMIT_BYTES:
-            break
-    if size > limit_bytes:
-        raise BodyTooLarge(limit_bytes=limit_bytes)
+        if size > limit_bytes:
+            raise BodyTooLarge(limit_bytes=limit_bytes)
+        chunks.append(chunk)
     return b"".join(chunks)
 
 

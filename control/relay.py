@@ -3,9 +3,10 @@
 It knows no dialect and no process: an exchange says what is asked and how answers look, an engine source who is there.
 
 1. No model and none on the way: 503. No room in the line: 429. A prompt that an engine can count and can't hold: 400.
-2. It waits in the line for a slot, up to 24 hours; a stream gets its headers and heartbeats meanwhile.
+2. It waits in the line for a slot, up to 24 hours.
 3. It runs. If the engine dies before anything but heartbeats was sent, it waits at its old place and runs once more.
-4. Client gone, in any of these: the task that serves is cancelled; the engine sees its connection close.
+4. A stream that has got nothing for a second gets headers and heartbeats, in any of these; later errors are frames.
+5. Client gone, in any of these: the task that serves is cancelled; the engine sees its connection close.
 """
 
 import asyncio
@@ -87,10 +88,7 @@ class Relay:
             started_wall_s=self._wall(),
         )
         try:
-            await self._enter(life)
-            await self._stay(life, delivery)
-        except ApiError as error:
-            life.error = error
+            await self._live(life, delivery)
         except asyncio.CancelledError:
             life.is_client_gone = True
             raise
@@ -140,6 +138,27 @@ class Relay:
 
     # --- The steps of a life ---
 
+    async def _live(self, life: Life, delivery: Delivery) -> None:
+        """Every step, with heartbeats beside; until the end, an error or an interruption."""
+        async with asyncio.TaskGroup() as group:
+            beat = group.create_task(delivery.beat(grace_s=self._grace_s, interval_s=self._heartbeat_s))
+            work = group.create_task(self._work(life, delivery))
+            work.add_done_callback(lambda _: beat.cancel())
+            life.ticket.on_interrupt = work.cancel
+        if life.finished is None and life.ticket.interruption is not None:
+            life.error = life.ticket.interruption
+
+    async def _work(self, life: Life, delivery: Delivery) -> None:
+        try:
+            await self._enter(life)
+            await self._run(life, delivery)
+        except ApiError as error:
+            life.error = error
+        except Exception:
+            # Whatever our mistake was, the client gets an answer and the other requests go on.
+            logger.exception("request broke id=%s", life.id)
+            life.error = InternalError()
+
     async def _enter(self, life: Life) -> None:
         if self._source.availability == "none":
             raise NoModel
@@ -159,35 +178,15 @@ class Relay:
             logger.info("prompt not counted id=%s reason=%s", life.id, error)
             return
         except EngineRefused as error:
-            reason = translated(error.answer)
+            reason = translated(error.answer, life.exchange.field)
             if isinstance(reason, EngineGone):
                 return
             raise reason from error
-        if answer.prompt_tokens > answer.maximum_context_tokens:
+        if answer.prompt_tokens >= answer.maximum_context_tokens:
             raise ContextTooLong(
                 prompt_tokens=answer.prompt_tokens, maximum_context_tokens=answer.maximum_context_tokens
             )
         life.prompt_tokens = answer.prompt_tokens
-
-    async def _stay(self, life: Life, delivery: Delivery) -> None:
-        """In the line and in the engine, with heartbeats beside; until the end, an error or an interruption."""
-        async with asyncio.TaskGroup() as group:
-            beat = group.create_task(delivery.beat(grace_s=self._grace_s, interval_s=self._heartbeat_s))
-            work = group.create_task(self._work(life, delivery))
-            work.add_done_callback(lambda _: beat.cancel())
-            life.ticket.on_interrupt = work.cancel
-        if life.finished is None and life.ticket.interruption is not None:
-            life.error = life.ticket.interruption
-
-    async def _work(self, life: Life, delivery: Delivery) -> None:
-        try:
-            await self._run(life, delivery)
-        except ApiError as error:
-            life.error = error
-        except Exception:
-            # Whatever our mistake was, the client gets an answer and the other requests go on.
-            logger.exception("request broke id=%s", life.id)
-            life.error = InternalError()
 
     async def _run(self, life: Life, delivery: Delivery) -> None:
         while True:
@@ -220,7 +219,7 @@ class Relay:
                     life.happened(events, self._monotonic())
                     await _pass_on(events, encoder, delivery)
         except EngineRefused as error:
-            raise translated(error.answer) from error
+            raise translated(error.answer, life.exchange.field) from error
 
     async def _until_noticed(self, engine: EngineClient | None) -> None:
         """Until the supervisor sees that `engine` is gone. The slot is kept meanwhile: nobody shall run into it."""

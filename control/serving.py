@@ -5,36 +5,13 @@ It knows no route; signals are left to `__main__`.
 
 import asyncio
 import contextlib
-import errno
 import socket
 from collections.abc import Iterator
-from typing import Final
 
 import uvicorn
 from starlette.types import ASGIApp
 
-from control.command_errors import PortTaken
-from control.identity import port_holder
-
-BACKLOG: Final = 512
-
-
-def bind(host: str, port: int, *, key: str) -> socket.socket:
-    """A listening address of our own. Raises PortTaken, which names who has it."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    bound = socket.socket(family, socket.SOCK_STREAM)
-    # Only for the connections of an earlier process that still linger: two listeners are refused all the same.
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        bound.bind((host, port))
-        # Without listening, a second process could still bind, and both would believe that the port is theirs.
-        bound.listen(BACKLOG)
-    except OSError as error:
-        bound.close()
-        if error.errno != errno.EADDRINUSE:
-            raise
-        raise PortTaken(port=port, key=key, holder=str(port_holder(port) or "a process of another user")) from error
-    return bound
+from control.http_protocol import HttpProtocol
 
 
 class QuietServer(uvicorn.Server):
@@ -56,7 +33,7 @@ class Servers:
     def start(self, app: ASGIApp, bound: socket.socket) -> None:
         config = uvicorn.Config(
             app,
-            http="httptools",
+            http=HttpProtocol,
             ws="none",
             lifespan="off",
             log_config=None,

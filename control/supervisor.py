@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from control.command_errors import HomeUnusable
 from control.ending import Ending
 from control.engine_client import EngineClient
 from control.engine_process import INTRODUCTION_LIMIT_S, EngineProcess
@@ -83,6 +84,7 @@ class Supervisor:
 
     async def load(self, request: LoadRequest) -> Accepted:
         """Raises Quitting; ModelRefused when the model that should replace a running one would not load."""
+        await self._adopt_first()
         wanted = self._complete(request)
         if self._lifecycle.state in ("ready", "loading", "draining") and wanted != self._lifecycle.wanted:
             await self._questions.check(wanted)
@@ -90,8 +92,9 @@ class Supervisor:
         self._carry_out(self._lifecycle.load(wanted, now=self._now()))
         return self._accepted(f"{wanted.model} is {'ready' if self._lifecycle.state == 'ready' else 'on its way'}.")
 
-    def restart(self) -> Accepted:
+    async def restart(self) -> Accepted:
         """Stop the engine gracefully and load the same model, else the last one. Raises Quitting."""
+        await self._adopt_first()
         self._require_not_quitting()
         wanted = self._lifecycle.wanted or self._complete(LoadRequest())
         self._carry_out(self._lifecycle.load(wanted, now=self._now(), again=True))
@@ -115,16 +118,19 @@ class Supervisor:
     # --- Life ---
 
     async def adopt(self) -> None:
-        """At the start, before anybody is served: take over a live engine."""
+        """Take over a live engine that an earlier control left; one that does not answer yet is waited for."""
         try:
-            wanted = await asyncio.to_thread(self._process.adopt)
+            adopted = await self._process.adopt()
         except EngineLingers as error:
             logger.warning("engine not adopted reason=%s", error)
             self._lifecycle.error = str(error)
             return
-        if wanted is None or self._process.client is None:
+        if adopted is None:
             return
-        self._lifecycle.adopted(wanted, now=self._now())
+        if adopted.wanted is None:
+            self._lifecycle.left_over(_secret_lost(self._process), now=self._now())
+        else:
+            self._lifecycle.adopted(adopted.wanted, now=self._now())
         self._settle()
         await self.refresh()
 
@@ -200,7 +206,10 @@ class Supervisor:
 
     async def _poll_status(self) -> None:
         while True:
-            await self.refresh()
+            try:
+                await self.refresh()
+            except Exception:
+                logger.exception("asking the engine for its status failed")
             is_loading = self._lifecycle.state == "loading"
             await asyncio.sleep(STATUS_EVERY_WHILE_LOADING_S if is_loading else STATUS_EVERY_S)
 
@@ -224,8 +233,10 @@ class Supervisor:
         self._is_forced = False
         try:
             self._process.spawn(wanted)
-        except (EngineLingers, OSError) as error:
-            self._ended(Exit(str(error)))
+        except (EngineLingers, HomeUnusable) as error:
+            self._ended(Exit(str(error), is_final=True))
+        except OSError as error:
+            self._ended(Exit(f"The engine can't be started: {error}.", is_final=True))
 
     def _end(self, failure: str | None) -> None:
         """Stop the process; `failure` says why when nobody asked for it."""
@@ -236,12 +247,17 @@ class Supervisor:
         """Exactly one runs at a time, and nobody else polls the process meanwhile."""
         try:
             ending = await self._process.stop(is_forced=lambda: self._is_forced) if self._process.is_running else None
+        except OSError as error:
+            self._ending = None
+            self._lifecycle.left_over(f"The engine can't be ended: {error}.", now=self._now())
+            self._settle()
+            return
         finally:
             self._ending = None
         if ending is None or ending.is_proven:
             self._ended(Exit(failure or "The engine was stopped."))
         else:
-            self._lifecycle.stop_failed(_left(ending, self._process), now=self._now())
+            self._lifecycle.left_over(_left(ending, self._process), now=self._now())
             self._settle()
 
     def _ended(self, end: Exit) -> None:
@@ -281,6 +297,11 @@ class Supervisor:
             )
         return self._remembered.complete(model, request.context, request.budget_bytes)
 
+    async def _adopt_first(self) -> None:
+        """One that could not be adopted at the start may be by now, and a new one could not start beside it."""
+        if self._lifecycle.state in ("unloaded", "failed", "crashed"):
+            await self.adopt()
+
     def _require_not_quitting(self) -> None:
         if self.is_quitting:
             raise Quitting
@@ -296,6 +317,14 @@ class Supervisor:
 
 def _nobody_listens(status: wire.Status) -> None:
     """Until the gateway is there."""
+
+
+def _secret_lost(process: EngineProcess) -> str:
+    pid = "?" if process.record is None else process.record.pid
+    return (
+        f"An engine of an earlier start (pid {pid}) runs and can't be asked anything, because its secret is lost; "
+        "the next load ends it and starts another."
+    )
 
 
 def _left(ending: Ending, process: EngineProcess) -> str:

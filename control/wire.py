@@ -111,7 +111,10 @@ class Accepted(Frozen, frozen=True, omit_defaults=False):
 
 
 class EngineView(Frozen, frozen=True, omit_defaults=False):
-    """The engine's life as control knows it, with its newest /status (`status_age_s` None: never answered)."""
+    """The engine's life as control knows it, with its newest /status (`status_age_s` None: never answered).
+
+    `holds`: requests that come now wait for a ready model. False: they run, or nobody is on the way and they get a 503.
+    """
 
     state: EngineState
     pid: int | None = None
@@ -128,6 +131,7 @@ class EngineView(Frozen, frozen=True, omit_defaults=False):
     memory_plan: MemoryPlan | None = None
     memory_actual: MemoryActual | None = None
     status_age_s: float | None = None
+    holds: bool = False
 
 
 class Slot(Frozen, frozen=True, omit_defaults=False):
@@ -136,6 +140,7 @@ class Slot(Frozen, frozen=True, omit_defaults=False):
     `phase` prefill: the bar is `cached_tokens` then `prefilled_tokens` of `prompt_tokens`.
 
     `prefilled_tokens` includes the cached ones. `tokens_per_second` is of the phase it is in; None: not known yet.
+    `stream`: its client has every token that is generated already; False: it gets the whole answer at the end.
     """
 
     slot: int
@@ -151,6 +156,7 @@ class Slot(Frozen, frozen=True, omit_defaults=False):
     tokens_per_second: float | None
     eta_s: float | None
     elapsed_s: float
+    stream: bool = True
 
 
 class Waiting(Frozen, frozen=True, omit_defaults=False):

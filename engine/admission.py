@@ -1,8 +1,9 @@
-"""How much of the memory pool a request takes, and whether it may take it now.
+"""How much of the memory pool a request takes, and how much more it may take while it grows.
 
-It holds no tensor and orders nobody: `scheduler.py` asks, and the rows are as long as `growth_tokens` says.
+It holds no tensor and orders nobody: `scheduler.py` asks, and rows are as long as `Request.room_len` says.
 """
 
+import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -23,7 +24,7 @@ def growth_tokens(length: int) -> int:
     return growth
 
 
-def reserved_tokens(prompt_len: int, max_tokens: int) -> int:
+def first_room(prompt_len: int, max_tokens: int) -> int:
     """Tokens that a row has room for when it starts, so that prefilling never copies it."""
     return prompt_len + min(max_tokens, growth_tokens(prompt_len))
 
@@ -33,7 +34,7 @@ class MemoryPool:
     """The part of the memory plan that running requests share. Bytes.
 
     What a request may generate beyond its room is not reserved: most stop early, and reserving for the longest answer
-    would leave the machine empty.
+    would leave the machine empty. So a row grows as long as the pool has anything left, and by no more than that.
     """
 
     pool_bytes: int
@@ -48,16 +49,31 @@ class MemoryPool:
             state_bytes_per_sequence=plan.state_bytes_per_sequence,
         )
 
-    def need_bytes(self, request: Request) -> int:
-        """What the request holds now or will hold before its first growth, whichever is more."""
-        room = reserved_tokens(request.prompt_len, request.max_tokens)
-        length = request.prompt_len + len(request.tokens)
-        if length > room:
-            room += -(-(length - room) // growth_tokens(length)) * growth_tokens(length)
-        return self.state_bytes_per_sequence + room * self.kv_bytes_per_token
+    @property
+    def largest_room(self) -> int:
+        """Tokens of the longest sequence that the pool holds, alone."""
+        return self._tokens_in(self.pool_bytes - self.state_bytes_per_sequence)
+
+    def room_of(self, request: Request) -> int:
+        """Tokens that the request's row has room for when it starts; no more than its prompt if it can never run."""
+        return min(first_room(request.prompt_len, request.max_tokens), self.largest_room)
+
+    def bytes_of(self, room_len: int) -> int:
+        return self.state_bytes_per_sequence + room_len * self.kv_bytes_per_token
 
     def used_bytes(self, running: Iterable[Request]) -> int:
-        return sum(self.need_bytes(request) for request in running)
+        return sum(self.bytes_of(request.room_len) for request in running)
 
-    def fits_beside(self, request: Request, running: Iterable[Request]) -> bool:
-        return self.used_bytes(running) + self.need_bytes(request) <= self.pool_bytes
+    def growth_of(self, request: Request, running: Iterable[Request]) -> int:
+        """By how many tokens the full row of `request`, one of `running`, grows now; 0 when nothing is left."""
+        most = request.prompt_len + request.max_tokens - request.room_len
+        left = self._tokens_in(self.pool_bytes - self.used_bytes(running))
+        return min(growth_tokens(request.room_len), most, left)
+
+    def _tokens_in(self, num_bytes: int) -> int:
+        if num_bytes < 0:
+            return 0
+        return num_bytes // self.kv_bytes_per_token if self.kv_bytes_per_token else sys.maxsize
+
+
+BOUNDLESS = MemoryPool(pool_bytes=sys.maxsize, kv_bytes_per_token=0, state_bytes_per_sequence=0)

@@ -13,3 +13,12 @@ def working_set_bytes() -> int | None:
     if mx.cuda.is_available():
         return int(mx.device_info()["free_memory"])
     return None
+
+
+def keep_resident() -> None:
+    """Let Metal wire the model's memory, up to the working set: an idle Mac would page it out, and wake up slow.
+
+    Source: mlx-lm's `generate` and its server do the same. Metal only; never run where this was written.
+    """
+    if mx.metal.is_available():
+        mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))

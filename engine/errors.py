@@ -14,6 +14,7 @@ It translates nothing: `engine.door.server` makes answers of them, and the worke
     ├── OutOfMemory           507 out_of_memory            the request, or the model, does not fit, with the numbers
     ├── NonFiniteLogits       500 internal                 the model computed NaN or infinity for this request
     ├── TextFailed            500 internal                 tokens of this request could not be turned into text
+    ├── ClientTooSlow         500 internal                 the client left too much of its answer unread
     ├── DeviceFailed          500 internal                 MLX raised: the process ends with exit code 70
     ├── PortTaken             (exit code 5)                another process listens where this one should
     └── Refused               (exit code 4)                the model can't be served; one sentence says why
@@ -75,6 +76,8 @@ class BodyTooLarge(InvalidRequest):
 
 
 class ContextTooLong(InvalidRequest):
+    """`prompt_tokens` is at least what the prompt takes: one that is hopelessly long is not tokenised to the end."""
+
     code = "context_length_exceeded"
 
     def __init__(self, *, prompt_tokens: int, maximum_context_tokens: int) -> None:
@@ -137,6 +140,12 @@ class NonFiniteLogits(EngineError):
 class TextFailed(EngineError):
     def __init__(self) -> None:
         super().__init__("the sampled tokens could not be turned into text")
+
+
+class ClientTooSlow(EngineError):
+    def __init__(self, *, unread_bytes: int) -> None:
+        super().__init__(f"the answer was cut: its reader left {unread_bytes} bytes unread")
+        self.unread_bytes = unread_bytes
 
 
 class DeviceFailed(EngineError):

@@ -19,17 +19,26 @@ from engine.wire import Launch, ProcessRecord
 
 LOOPBACK: Final = "127.0.0.1"
 _BACKLOG: Final = 128
+_LARGEST_PORT: Final = 65_535
+_LARGEST_CONCURRENCY: Final = 1024  # streams; far beyond what a step of any machine is good for
 
 
 def read_launch(home: Path) -> Launch:
     """Raises Refused when there is no launch file, or when it can't be understood; its content is never shown."""
     file = home / "secrets" / "engine.json"
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Launch)
+        launch = msgspec.json.decode(file.read_bytes(), type=Launch)
     except OSError as error:
         raise Refused(f"the launch file {file} cannot be read: {error.strerror}") from error
     except msgspec.DecodeError as error:
         raise Refused(f"the launch file {file} cannot be understood") from error
+    for name, value, least, most in (
+        ("port", launch.port, 0, _LARGEST_PORT),
+        ("concurrency", launch.concurrency, 1, _LARGEST_CONCURRENCY),
+    ):
+        if not least <= value <= most:
+            raise Refused(f"the launch file {file} says {name} {value}: it must be from {least} to {most}")
+    return launch
 
 
 def bind(port: int) -> socket.socket:

@@ -9,8 +9,6 @@ from typing import Any, Literal, Protocol
 import mlx.core as mx
 from mlx_lm.models.cache import KVCache, make_prompt_cache
 
-from engine.admission import growth_tokens, reserved_tokens
-
 Caches = list[Any]
 """mlx-lm's caches of one sequence, one entry a layer, batch size 1."""
 
@@ -36,6 +34,9 @@ class Layout(Protocol):
     def forward(self, tokens: mx.array) -> mx.array:
         """Append one token to every row. `tokens` is (B,) integers; returns lazy logits (B, V) of the next tokens."""
 
+    def make_room(self, index: int, room_len: int) -> None:
+        """Before a forward: should it find row `index` full, the row grows to `room_len` tokens."""
+
     def pending(self) -> list[mx.array]:
         """Arrays that the last forward replaced and that no logit needs: evaluate them with the step."""
 
@@ -44,27 +45,27 @@ class Layout(Protocol):
         """Bytes that the rows hold."""
 
 
-def new_caches(model: Any, *, prompt_len: int, max_tokens: int) -> Caches:
-    """Empty caches for one sequence, with room for the prompt and the first growth."""
+def new_caches(model: Any, *, room_len: int) -> Caches:
+    """Empty caches for one sequence, with room for `room_len` tokens."""
     caches: Caches = make_prompt_cache(model)
-    set_growth(caches, reserved_tokens(prompt_len, max_tokens))
+    _grow_by(caches, room_len)
     return caches
 
 
-def set_growth(caches: Sequence[Any], num_tokens: int) -> None:
-    """Let the growing layers of `caches` take room for `num_tokens` more tokens the next time they are full."""
+def grow_to(caches: Sequence[Any], room_len: int) -> None:
+    """Let growing layers that are full take room for `room_len` tokens in all with the next token."""
+    for cache in caches:
+        if type(cache) is KVCache:
+            is_full = cache.keys is not None and cache.offset == cache.keys.shape[2]
+            if is_full and cache.offset < room_len:
+                _grow_by(caches, room_len - cache.offset)
+            return
+
+
+def _grow_by(caches: Sequence[Any], num_tokens: int) -> None:
     for cache in caches:
         if type(cache) is KVCache:
             cache.step = num_tokens
-
-
-def grow_as_needed(caches: Sequence[Any]) -> None:
-    """Choose how much the growing layers take when the next token fills them, by their length."""
-    for cache in caches:
-        if type(cache) is KVCache:
-            if cache.keys is not None and cache.offset == cache.keys.shape[2]:
-                set_growth(caches, growth_tokens(cache.offset))
-            return
 
 
 def arrays_of(state: Any) -> list[mx.array]:

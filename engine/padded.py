@@ -8,7 +8,7 @@ from typing import Any, Literal
 import mlx.core as mx
 from mlx_lm.models.cache import ArraysCache, CacheList
 
-from engine.layout import Caches, LayoutUnsupported, arrays_of, grow_as_needed, held_bytes
+from engine.layout import Caches, LayoutUnsupported, arrays_of, grow_to, held_bytes
 
 
 class PaddedLayout:
@@ -52,10 +52,12 @@ class PaddedLayout:
                 layer.filter(kept)
 
     def forward(self, tokens: mx.array) -> mx.array:
-        if self._width == 1:
-            grow_as_needed(self._layers)
         logits: mx.array = self._model(tokens[:, None], cache=self._layers)
         return logits[:, -1, :]
+
+    def make_room(self, index: int, room_len: int) -> None:
+        if self._width == 1:  # a batch grows by mlx-lm's own step, all rows together
+            grow_to(self._layers, room_len)
 
     def pending(self) -> list[mx.array]:
         return arrays_of([layer.state for layer in self._layers])
@@ -85,10 +87,11 @@ class OneByOneLayout:
         self._sequences.pop(index)
 
     def forward(self, tokens: mx.array) -> mx.array:
-        for caches in self._sequences:
-            grow_as_needed(caches)
         rows = zip(mx.split(tokens, len(self)), self._sequences, strict=True)
         return mx.concatenate([self._model(token[:, None], cache=caches)[:, -1, :] for token, caches in rows])
+
+    def make_room(self, index: int, room_len: int) -> None:
+        grow_to(self._sequences[index], room_len)
 
     def pending(self) -> list[mx.array]:
         return arrays_of([cache.state for caches in self._sequences for cache in caches])

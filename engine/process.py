@@ -79,7 +79,7 @@ class _Life:
         opening.add_done_callback(self._opened)
         try:
             await self._over.wait()
-            self._door.is_stopping = True
+            self._door.stop()
             opening.cancel()
             await self._end_worker()
         finally:

@@ -84,6 +84,7 @@ class Request:
     phase: Phase = "queued"
     cached_len: int = 0
     prefilled_len: int = 0
+    room_len: int = 0  # tokens that its row may take memory for
     tokens: list[int] = field(default_factory=list)  # sampled so far
     prefill_began_at: float | None = None
     first_token_at: float | None = None

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import mlx.core as mx
 from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache
 
-from engine.layout import Caches, LayoutUnsupported, arrays_of, grow_as_needed, held_bytes
+from engine.layout import Caches, LayoutUnsupported, arrays_of, grow_to, held_bytes
 
 ATTENTION_NAME = "scaled_dot_product_attention"
 ATTENTION_CACHES = (KVCache, RotatingKVCache)
@@ -152,8 +152,6 @@ class RowsLayout:
                 self._layers[number] = None
 
     def forward(self, tokens: mx.array) -> mx.array:
-        for sequence in self._sequences:
-            grow_as_needed(sequence)
         if len(self) == 1:
             # Alone, a stream is exactly what plain mlx-lm would run.
             caches = [layer.rows[0] if isinstance(layer, AttentionRows) else layer for layer in self._layers]
@@ -163,6 +161,9 @@ class RowsLayout:
         logits: mx.array = self._model(tokens[:, None], cache=caches)
         self._lengths = [length + 1 for length in self._lengths]
         return logits[:, -1, :]
+
+    def make_room(self, index: int, room_len: int) -> None:
+        grow_to(self._sequences[index], room_len)
 
     def pending(self) -> list[mx.array]:
         return [

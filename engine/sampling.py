@@ -16,6 +16,8 @@ from engine.request import SampledToken, SamplingParameters
 
 # top-p 0 means "only the most likely": its mass is above any positive threshold.
 SMALLEST_TOP_P = 1e-9
+# Below it the likeliest token has all the probability, and soon a logit divided by it is no finite number.
+SMALLEST_TEMPERATURE = 1e-6
 
 
 def position_key(seed: int, position: int) -> mx.array:
@@ -83,7 +85,11 @@ class Sampler:
 
     @property
     def is_plain_greedy(self) -> bool:
-        return self.parameters.temperature == 0 and not self._has_adjustments
+        return self._is_greedy and not self._has_adjustments
+
+    @property
+    def _is_greedy(self) -> bool:
+        return self.parameters.temperature < SMALLEST_TEMPERATURE
 
     @property
     def _has_penalties(self) -> bool:
@@ -98,7 +104,7 @@ class Sampler:
         """The next token (1,) from logits (1, V) in float32; remembers it for the penalties."""
         if self._has_adjustments:
             logits = self._adjusted(logits)
-        if self.parameters.temperature == 0:
+        if self._is_greedy:
             token = mx.argmax(logits, axis=-1)
         else:
             key = position_key(self.parameters.seed, self._position)

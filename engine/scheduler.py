@@ -8,13 +8,14 @@ It does nothing itself and reads no clock: the worker asks `next_action(now)`, d
    anyone decodes, in 800 ms otherwise.
 3. After a slice of t ms the streams decode for t * share / (1 - share) ms.
 4. A request that does not fit in the memory pool beside the running ones waits, and everyone behind it; one that can
-   never fit is refused. When running requests outgrow the pool, the youngest fails, retryable.
+   never fit is refused. A full row grows by what the pool has left; when that is nothing, the youngest request fails,
+   retryable unless it runs alone.
 """
 
 from collections import deque
 from dataclasses import dataclass
 
-from engine.admission import MemoryPool
+from engine.admission import BOUNDLESS, MemoryPool
 from engine.errors import OutOfMemory
 from engine.request import Request
 from engine.wire import RequestClass
@@ -27,7 +28,8 @@ BATCH_PATIENCE_S = 600.0
 FIRST_SLICE_TOKENS = 64
 SMALLEST_SLICE_TOKENS = 16
 LARGEST_SLICE_TOKENS = 2048  # bounds the scratch memory of a slice
-LARGEST_SLICE_GROWTH = 4  # a speed measured on a short slice says little about a long one
+LARGEST_SLICE_GROWTH = 2  # a speed measured on a short slice says little about a long one
+NUM_SPEEDS = 3  # one lucky slice must not lengthen the next one; a prompt only gets slower as it gets longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,23 +69,23 @@ Action = Prefill | Join | Decode | Refuse | Idle
 
 
 class PrefillPace:
-    """How many tokens fit in a slice of so many ms, from what slices really took."""
+    """How many tokens fit in a slice of so many ms: at the slowest of the last speeds that slices really had."""
 
     def __init__(self) -> None:
-        self._tokens_per_ms: float | None = None
+        self._tokens_per_ms: deque[float] = deque(maxlen=NUM_SPEEDS)
         self._last_tokens = FIRST_SLICE_TOKENS
 
     def slice_tokens(self, target_ms: float) -> int:
-        if self._tokens_per_ms is None:
+        if not self._tokens_per_ms:
             return FIRST_SLICE_TOKENS
-        wanted = min(int(self._tokens_per_ms * target_ms), self._last_tokens * LARGEST_SLICE_GROWTH)
+        wanted = min(int(min(self._tokens_per_ms) * target_ms), self._last_tokens * LARGEST_SLICE_GROWTH)
         return max(SMALLEST_SLICE_TOKENS, min(wanted, LARGEST_SLICE_TOKENS))
 
     def observe(self, num_tokens: int, elapsed_ms: float, *, target_ms: float) -> None:
         """The short end of a prompt is slow by the token; it must not shrink the slices of the next prompt."""
         is_short_end = num_tokens < self.slice_tokens(target_ms) // 2 and elapsed_ms <= target_ms
-        if self._tokens_per_ms is None or not is_short_end:
-            self._tokens_per_ms = num_tokens / max(elapsed_ms, 0.001)
+        if not self._tokens_per_ms or not is_short_end:
+            self._tokens_per_ms.append(num_tokens / max(elapsed_ms, 0.001))
             self._last_tokens = max(num_tokens, SMALLEST_SLICE_TOKENS)
 
 
@@ -92,14 +94,19 @@ class Scheduler:
 
     def __init__(self, *, max_streams: int, pool: MemoryPool | None = None, share: float = DECODE_SHARE) -> None:
         self._max_streams = max_streams
-        self._pool = pool
+        self._pool = BOUNDLESS if pool is None else pool
         self._window_per_slice = share / (1.0 - share)
         self._pace = PrefillPace()
         self._waiting: dict[RequestClass, deque[Request]] = {"interactive": deque(), "batch": deque()}
         self._window_ms = 0.0  # decoding owed to the streams since the last slice
         self.prefilling: Request | None = None
         self.decoding: list[Request] = []
-        self.is_blocked_by_memory = False
+        self._blocked: Request | None = None
+
+    @property
+    def is_blocked_by_memory(self) -> bool:
+        """Whether the first in line could run but for memory."""
+        return self._blocked is not None
 
     @property
     def running(self) -> list[Request]:
@@ -126,12 +133,14 @@ class Scheduler:
             self.decoding.remove(request)
         else:
             self._waiting[request.request_class].remove(request)
+            if request is self._blocked:
+                self._blocked = None
         if not self.decoding:
             self._window_ms = 0.0
 
     def next_action(self, now: float) -> Action:
         """`now` is monotonic seconds. Admitting and joining take effect here; the rest when it is observed."""
-        refused = self._outgrown()
+        refused = self._grow()
         if refused is not None:
             return refused
         candidate = self.prefilling
@@ -185,31 +194,39 @@ class Scheduler:
 
     def _admit(self, now: float) -> Request | Refuse | None:
         first = self._first_in_line(now)
-        self.is_blocked_by_memory = False
+        self._blocked = None
         if first is None:
             return None
-        if self._pool is not None:
-            if not self._pool.fits_beside(first, ()):
-                return self._refuse(first, "the request", self._pool.need_bytes(first), self._pool, retryable=False)
-            if not self._pool.fits_beside(first, self.running):
-                self.is_blocked_by_memory = True
-                return None
+        room_len = self._pool.room_of(first)
+        if room_len <= first.prompt_len:
+            return self._refuse(first, "the request", self._pool.bytes_of(first.prompt_len + 1), retryable=False)
+        if self._pool.used_bytes(self.running) + self._pool.bytes_of(room_len) > self._pool.pool_bytes:
+            self._blocked = first
+            return None
         self._waiting[first.request_class].popleft()
         first.phase = "prefill"
         first.prefill_began_at = now
         first.prefilled_len = first.cached_len
+        first.room_len = room_len
         self.prefilling = first
         return first
 
-    def _outgrown(self) -> Refuse | None:
-        if self._pool is None or self._pool.used_bytes(self.running) <= self._pool.pool_bytes:
-            return None
-        youngest = self.running[-1]
-        used = self._pool.used_bytes(self.running)
-        return self._refuse(youngest, "all running requests", used, self._pool, retryable=len(self.running) > 1)
+    def _grow(self) -> Refuse | None:
+        """Give each row that the next step would overfill more room. A step launches one token ahead of the known."""
+        running = self.running
+        for request in self.decoding:
+            while request.prompt_len + len(request.tokens) + 1 > request.room_len:
+                growth = self._pool.growth_of(request, running)
+                if growth == 0:
+                    is_alone = len(running) == 1
+                    who = "the request" if is_alone else "all running requests"
+                    needed_bytes = self._pool.used_bytes(running) + self._pool.kv_bytes_per_token
+                    return self._refuse(running[-1], who, needed_bytes, retryable=not is_alone)
+                request.room_len += growth
+        return None
 
-    @staticmethod
-    def _refuse(request: Request, who: str, needed_bytes: int, pool: MemoryPool, *, retryable: bool) -> Refuse:
-        message = f"out of memory: {who} would need {needed_bytes:,} bytes of a pool of {pool.pool_bytes:,}"
-        error = OutOfMemory(message, needed_bytes=needed_bytes, pool_bytes=pool.pool_bytes, retryable=retryable)
+    def _refuse(self, request: Request, who: str, needed_bytes: int, *, retryable: bool) -> Refuse:
+        pool_bytes = self._pool.pool_bytes
+        message = f"out of memory: {who} would need {needed_bytes:,} bytes of a pool of {pool_bytes:,}"
+        error = OutOfMemory(message, needed_bytes=needed_bytes, pool_bytes=pool_bytes, retryable=retryable)
         return Refuse(request, error)

@@ -89,7 +89,7 @@ def trial_prompt(length: int) -> list[int]:
 
 
 def plain_decoding(model: Any, prompt: list[int]) -> Reference:
-    caches = new_caches(model, prompt_len=len(prompt), max_tokens=NUM_STEPS)
+    caches = new_caches(model, room_len=len(prompt) + NUM_STEPS)
     prefill_slice(model, caches, prompt[:-1])
     kept = copy.deepcopy(caches)
     token = prompt[-1]
@@ -138,7 +138,7 @@ def largest_difference(layout: Layout, references: Sequence[Reference]) -> float
 def batch_noise(model: Any, reference: Reference) -> float:
     """How much the same prompt twice in one plain batch, without any layout, differs from once."""
     prompt = trial_prompt(PROMPT_LENGTHS[-1])
-    caches = new_caches(model, prompt_len=len(prompt), max_tokens=NUM_STEPS)
+    caches = new_caches(model, room_len=len(prompt) + NUM_STEPS)
     model(mx.array([prompt[:-1]] * 2), cache=caches)
     differences = []
     for token, plain in zip(reference.inputs, reference.logits, strict=True):

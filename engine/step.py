@@ -107,6 +107,8 @@ class Decoder:
         return None if current is None else self._read(current)
 
     def _launch(self) -> Launch:
+        for row, stream in enumerate(self._streams):
+            self._layout.make_room(row, stream.request.room_len)
         logits = self._layout.forward(self._inputs())
         choice = choose_tokens(logits, [stream.sampler for stream in self._streams])
         mx.async_eval(choice.arrays(), self._layout.pending())  # type: ignore[no-untyped-call]  # so in MLX's stubs

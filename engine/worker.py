@@ -17,6 +17,7 @@ from typing import Any
 import mlx.core as mx
 
 from engine.admission import MemoryPool
+from engine.device import keep_resident
 from engine.endings import failed, finished
 from engine.errors import DeviceFailed, EngineError, Stopping, TextFailed
 from engine.layout import Caches, held_bytes, new_caches
@@ -119,6 +120,7 @@ class Worker:
             mx.clear_streams()
 
     def _load_model(self) -> None:
+        keep_resident()
         loaded = self._load(self._on_progress)
         self._model = loaded.model
         chosen = choose_layout(self._model)
@@ -211,7 +213,7 @@ class Worker:
 
     def _caches_of(self, request: Request) -> Caches:
         if self._prefill_caches is None:
-            self._prefill_caches = new_caches(self._model, prompt_len=request.prompt_len, max_tokens=request.max_tokens)
+            self._prefill_caches = new_caches(self._model, room_len=request.room_len)
         return self._prefill_caches
 
     def _emit(self, step: DecodedStep, began_at: float) -> None:

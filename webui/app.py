@@ -32,6 +32,7 @@ from webui.watch import Watch
 logger = logging.getLogger(__name__)
 
 _NOT_FOUND: Final = Message("error.not_found", "error.not_found_body", link="/", link_text="error.to_now")
+_WRONG_METHOD: Final = Message("error.wrong_method", "error.wrong_method_body", link="/", link_text="error.to_now")
 _NOT_ALLOWED: Final = Message("error.not_allowed_heading", "error.not_allowed", link="/", link_text="error.to_now")
 _INTERNAL: Final = Message("error.internal", "error.internal_body", link="/", link_text="error.to_now")
 
@@ -98,7 +99,7 @@ def make_app(
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    return await message(request, _NOT_FOUND, status=error.status_code)
+    return await message(request, _WRONG_METHOD if error.status_code == 405 else _NOT_FOUND, status=error.status_code)
 
 
 async def _console_error(request: Request, error: Exception) -> Response:

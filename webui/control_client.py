@@ -4,24 +4,35 @@ It keeps no state but the connection, repeats nothing, and decides nothing about
 """
 
 from typing import Final, TypeVar
+from urllib.parse import quote
 
 import httpx
 import msgspec
 
 from control import wire
-from webui.errors import ControlGone, ControlRefused
+from webui.errors import ControlGone, ControlRefused, OrderUnconfirmed
 from webui.home import Home
 
 # Control answers from memory; what takes longer than this is as good as gone for a page that asks again in a second.
 TIMEOUT_S: Final = 2.0
+# An order may write to the database, and nobody gives it once a second.
+ORDER_TIMEOUT_S: Final = 5.0
+# Before it answers, control starts a process that reads the headers of the weights.
+LOAD_TIMEOUT_S: Final = 20.0
 # Listing models starts a process that reads folders and headers.
 MODELS_TIMEOUT_S: Final = 20.0
+
+# What goes wrong before a byte of the order is on its way; after anything else it may have arrived.
+_NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
 Answer = TypeVar("Answer")
 
 
 class ControlClient:
-    """HTTP+JSON to control's admin port on this machine. Every method raises ControlGone or ControlRefused."""
+    """HTTP+JSON to control's admin port on this machine. Every method raises ControlGone or ControlRefused.
+
+    An order that went out and was not answered in time raises OrderUnconfirmed, a kind of ControlGone.
+    """
 
     def __init__(self, home: Home, *, admin_port: int) -> None:
         self._home = home
@@ -41,7 +52,7 @@ class ControlClient:
         return (await self._ask("GET", wire.MODELS, wire.ModelList, timeout_s=MODELS_TIMEOUT_S)).models
 
     async def load(self, order: wire.LoadRequest) -> wire.Accepted:
-        return await self._ask("POST", wire.LOAD, wire.Accepted, order)
+        return await self._ask("POST", wire.LOAD, wire.Accepted, order, timeout_s=LOAD_TIMEOUT_S)
 
     async def unload(self, *, force: bool) -> wire.Accepted:
         return await self._ask("POST", wire.UNLOAD, wire.Accepted, wire.UnloadRequest(force=force))
@@ -53,7 +64,7 @@ class ControlClient:
         await self._order("POST", wire.CONCURRENCY, wire.ConcurrencyRequest(concurrency=concurrency))
 
     async def cancel(self, request_id: str) -> None:
-        await self._order("POST", wire.CANCEL.format(id=request_id))
+        await self._order("POST", wire.CANCEL.format(id=quote(request_id, safe="")))
 
     async def keys(self) -> tuple[wire.KeyView, ...]:
         return (await self._ask("GET", wire.KEYS, wire.KeyList)).keys
@@ -77,7 +88,7 @@ class ControlClient:
         answer: type[Answer],
         body: msgspec.Struct | None = None,
         *,
-        timeout_s: float = TIMEOUT_S,
+        timeout_s: float | None = None,
     ) -> Answer:
         content = await self._order(method, path, body, timeout_s=timeout_s)
         try:
@@ -86,14 +97,20 @@ class ControlClient:
             raise ControlGone(f"control answered {method} {path} with something else: {error}") from error
 
     async def _order(
-        self, method: str, path: str, body: msgspec.Struct | None = None, *, timeout_s: float = TIMEOUT_S
+        self, method: str, path: str, body: msgspec.Struct | None = None, *, timeout_s: float | None = None
     ) -> bytes:
+        is_question = method == "GET"
+        if timeout_s is None:
+            timeout_s = TIMEOUT_S if is_question else ORDER_TIMEOUT_S
         headers = {"Authorization": f"Bearer {self._home.admin_secret()}", "Content-Type": "application/json"}
         content = None if body is None else msgspec.json.encode(body)
         try:
             response = await self._http.request(method, path, headers=headers, content=content, timeout=timeout_s)
         except httpx.HTTPError as error:
-            raise ControlGone(f"control does not answer: {type(error).__name__}") from error
+            reason = f"control does not answer: {type(error).__name__}"
+            if is_question or isinstance(error, _NEVER_SENT):
+                raise ControlGone(reason) from error
+            raise OrderUnconfirmed(reason) from error
         if response.is_success:
             return response.content
         raise _refusal(response)

@@ -4,6 +4,7 @@ It formats nothing: the sentence for a person is chosen at the edge (`webui.page
 
     ConsoleError
     ├── ControlGone      502  control does not answer, or its admin secret does not exist yet; retryable
+    │   └── OrderUnconfirmed  502  the order was sent, and no answer came in time: it may have been followed
     ├── ControlRefused   4xx  control answered with a typed error; its code and sentence are passed on
     ├── BadForm          400  a form field is missing or is not what it must be
     ├── NotAllowed       403  unknown Host, foreign Origin, or a form that is not from this session
@@ -27,6 +28,13 @@ class ControlGone(ConsoleError):
     code = "control_gone"
     status = 502
     retryable: ClassVar[bool] = True
+
+
+class OrderUnconfirmed(ControlGone):
+    """The order went out and nothing came back: whether it was followed shows in the state, not here."""
+
+    code = "order_unconfirmed"
+    retryable: ClassVar[bool] = False
 
 
 class ControlRefused(ConsoleError):

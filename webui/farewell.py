@@ -21,7 +21,8 @@ LOOK_EVERY_S: Final = 0.25
 # The last page asks once a second; it must have seen the end before the console is gone.
 SHOW_END_S: Final = 2.5
 
-Step = Literal["waiting", "going", "stuck", "gone"]
+# closable: the page itself, when nothing else is left.
+Step = Literal["waiting", "going", "stuck", "gone", "closable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ def progress(*, engine: ProcessRecord | None, gateway: ProcessRecord | None, wai
     return Progress(
         engine=engine_step,
         gateway=gateway_step,
-        page="going" if is_over else "waiting",
+        page="closable" if is_over else "waiting",
         waited_s=waited_s,
         engine_pid=engine.pid if engine is not None else None,
         is_alone=is_alone,

@@ -1,4 +1,4 @@
-"""The console's files in SPLASH_HOME: its record, its session key, and the admin secret that it reads.
+"""The console's files in SPLASH_HOME: its record, its session key, the sessions that ended, and control's admin secret.
 
 It does not start, signal or adopt anything; whether another process of ours lives is answered from its record.
 """
@@ -39,13 +39,18 @@ class Home:
             self._write_once(path, secrets.token_hex(SESSION_KEY_BYTES))
         return path.read_bytes().strip()
 
+    def ended_sessions(self) -> bytes:
+        """Empty while nobody has logged out."""
+        try:
+            return self._ended_path.read_bytes()
+        except OSError:
+            return b""
+
+    def write_ended_sessions(self, content: bytes) -> None:
+        self._replace(self._ended_path, content)
+
     def write_record(self, record: ProcessRecord) -> None:
-        path = self._record_path(record.name)
-        draft = path.with_suffix(f".{record.pid}.tmp")
-        self._private_folder(path.parent)
-        draft.unlink(missing_ok=True)
-        _write_private(draft, msgspec.json.encode(record))
-        draft.replace(path)
+        self._replace(self._record_path(record.name), msgspec.json.encode(record))
 
     def remove_record(self, record: ProcessRecord) -> None:
         """Leaves the record of a successor that started meanwhile."""
@@ -64,8 +69,19 @@ class Home:
         except (OSError, msgspec.MsgspecError):
             return None
 
+    @property
+    def _ended_path(self) -> Path:
+        return self.root / "secrets" / "ended-sessions.json"
+
     def _record_path(self, name: str) -> Path:
         return self.root / "run" / f"{name}.json"
+
+    def _replace(self, path: Path, content: bytes) -> None:
+        draft = path.with_suffix(f".{os.getpid()}.tmp")
+        self._private_folder(path.parent)
+        draft.unlink(missing_ok=True)
+        _write_private(draft, content)
+        draft.replace(path)
 
     def _write_once(self, path: Path, content: str) -> None:
         """Two starting consoles end up with one key: the first link wins, and the file is never seen half-written."""

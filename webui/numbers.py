@@ -64,14 +64,12 @@ def span(text: Text, seconds: float) -> str:
     return text("span.hours", h=f"{total // 3600:,}", m=total // 60 % 60)
 
 
-def milliseconds(duration_ms: float | None) -> str:
+def milliseconds(text: Text, duration_ms: float | None) -> str:
     """A measured duration in seconds, with its unit."""
     if duration_ms is None:
         return UNKNOWN
     seconds = duration_ms / 1000
-    if seconds < 100:
-        return f"{seconds:.2f} s"
-    return f"{seconds:,.0f} s"
+    return text("span.seconds", s=f"{seconds:.2f}" if seconds < 100 else f"{seconds:,.0f}")
 
 
 def time_of_day(unix_s: float) -> str:

@@ -20,6 +20,7 @@ import uvicorn
 from control.wire import Health, ProcessRecord
 from webui.app import make_app
 from webui.control_client import ControlClient
+from webui.ended_sessions import EndedSessions
 from webui.errors import PortTaken
 from webui.farewell import Farewell
 from webui.home import Home
@@ -73,7 +74,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 def _serve(place: Place, listener: socket.socket, record: ProcessRecord) -> None:
     control = ControlClient(place.home, admin_port=place.admin_port)
-    sessions = Sessions(place.home.session_key(), port=record.port)
+    sessions = Sessions(place.home.session_key(), port=record.port, ended=EndedSessions(place.home))
     server: uvicorn.Server | None = None
 
     def leave(_signal: int = 0, _frame: FrameType | None = None) -> None:

@@ -3,15 +3,20 @@
 It gives a template the fields of one view and nothing else; escaping is on, and an unknown name is an error.
 """
 
+import re
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Final, Protocol
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from webui.views.shell import Shell
 
 FRONTEND: Final = Path(__file__).resolve().parent.parent / "frontend"
+
+
+_COMMAND: Final = re.compile(r"`([^`]+)`")
 
 
 class View(Protocol):
@@ -31,6 +36,7 @@ class Renderer:
             lstrip_blocks=True,
             auto_reload=False,
         )
+        self._environment.filters["commands"] = commands
 
     def page(self, template: str, view: View) -> str:
         return self._environment.get_template(template).render(_context(view))
@@ -38,6 +44,11 @@ class Renderer:
     def block(self, template: str, block: str, view: View) -> str:
         page = self._environment.get_template(template)
         return "".join(page.blocks[block](page.new_context(_context(view))))
+
+
+def commands(sentence: str) -> Markup:
+    """What stands between backticks is something to type."""
+    return Markup(_COMMAND.sub(r"<code>\1</code>", str(escape(sentence))))
 
 
 def _context(view: View) -> dict[str, Any]:

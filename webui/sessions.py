@@ -1,15 +1,18 @@
 """Who may see the page: signed sessions, the token that every form carries, and one-line notices between two pages.
 
-It keeps nothing in memory: all three are signed with the key in SPLASH_HOME/secrets, so a restart forgets nobody.
+All three are signed with the key in SPLASH_HOME/secrets, so a restart forgets nobody. Who logged out is written down.
 """
 
 import hmac
 import secrets
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Final
 
 from itsdangerous import BadData, Signer, URLSafeTimedSerializer
 from starlette.responses import Response
+
+from webui.ended_sessions import EndedSessions
 
 SESSION_S: Final = 30 * 24 * 3600
 NOTICE_S: Final = 60
@@ -24,10 +27,18 @@ class Session:
     form_token: str
 
 
+@dataclass(frozen=True, slots=True)
+class Notice:
+    message: str
+    left_at_s: float
+    """Unix time."""
+
+
 class Sessions:
     """Signs and reads the console's cookies. Their names carry the port, because cookies do not know ports."""
 
-    def __init__(self, key: bytes, *, port: int) -> None:
+    def __init__(self, key: bytes, *, port: int, ended: EndedSessions) -> None:
+        self._ended = ended
         self.session_cookie: Final = f"splash-session-{port}"
         self.notice_cookie: Final = f"splash-notice-{port}"
         self.language_cookie: Final = f"splash-language-{port}"
@@ -40,13 +51,16 @@ class Sessions:
         """Give the browser a new session."""
         self._set(response, self.session_cookie, str(self._sessions.dumps(secrets.token_hex(16))), SESSION_S)
 
-    def end(self, response: Response) -> None:
+    def end(self, response: Response, session: Session) -> None:
+        """For every copy of the cookie, not only for the browser that asked."""
+        self._ended.add(session.id, valid_s=SESSION_S)
         response.delete_cookie(self.session_cookie, path="/", httponly=True, samesite="strict")
 
     def read(self, cookies: dict[str, str]) -> Session | None:
-        session_id = _signed_text(self._sessions, cookies.get(self.session_cookie), SESSION_S)
-        if session_id is None:
+        signed = _signed_text(self._sessions, cookies.get(self.session_cookie), SESSION_S)
+        if signed is None or signed.content in self._ended:
             return None
+        session_id = signed.content
         return Session(id=session_id, form_token=self._forms.get_signature(session_id).decode())
 
     def is_form_of(self, session: Session, form_token: str) -> bool:
@@ -56,8 +70,9 @@ class Sessions:
         """Show `message` once, on the next page."""
         self._set(response, self.notice_cookie, str(self._notices.dumps(message)), NOTICE_S)
 
-    def notice(self, cookies: dict[str, str]) -> str | None:
-        return _signed_text(self._notices, cookies.get(self.notice_cookie), NOTICE_S)
+    def notice(self, cookies: dict[str, str]) -> Notice | None:
+        signed = _signed_text(self._notices, cookies.get(self.notice_cookie), NOTICE_S)
+        return Notice(message=signed.content, left_at_s=signed.signed_at.timestamp()) if signed is not None else None
 
     def drop_notice(self, response: Response) -> None:
         response.delete_cookie(self.notice_cookie, path="/", httponly=True, samesite="strict")
@@ -69,11 +84,17 @@ class Sessions:
         response.set_cookie(name, value, max_age=valid_s, path="/", httponly=True, samesite="strict")
 
 
-def _signed_text(serializer: URLSafeTimedSerializer, value: str | None, valid_s: int) -> str | None:
+@dataclass(frozen=True, slots=True)
+class _Signed:
+    content: str
+    signed_at: datetime
+
+
+def _signed_text(serializer: URLSafeTimedSerializer, value: str | None, valid_s: int) -> _Signed | None:
     if value is None:
         return None
     try:
-        content = serializer.loads(value, max_age=valid_s)
+        content, signed_at = serializer.loads(value, max_age=valid_s, return_timestamp=True)
     except BadData:
         return None
-    return content if isinstance(content, str) else None
+    return _Signed(content, signed_at) if isinstance(content, str) else None

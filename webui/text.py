@@ -31,6 +31,10 @@ class Text:
         """The sentence `key.one` for exactly one, else `key.many`; `{n}` is the number."""
         return self(f"{key}.one" if n == 1 else f"{key}.many", n=f"{n:,}", **values)
 
+    def join(self, *sentences: str) -> str:
+        """One paragraph of those that are not empty. Chinese sentences stand side by side, without a space."""
+        return ("" if self.language == "zh" else " ").join(sentence for sentence in sentences if sentence)
+
     @property
     def html_language(self) -> str:
         return HTML_LANGUAGE[self.language]

@@ -8,8 +8,9 @@ from typing import Final, TypeVar
 import msgspec
 
 from control import wire
-from control.command_errors import NotRunning, OrderRefused
+from control.command_errors import NotAnswering, NotRunning, OrderRefused, UsageWrong
 from control.home import Home
+from control.identity import live_process
 from control.loopback import ask
 from engine.wire import ProcessRecord
 
@@ -23,7 +24,7 @@ class AdminClient:
 
     def __init__(self, home: Home, control: ProcessRecord) -> None:
         self._secret = home.admin_secret()
-        self._port = control.port
+        self._control = control
 
     def overview(self) -> wire.Overview:
         return self._ask("GET", wire.OVERVIEW, wire.Overview)
@@ -53,10 +54,13 @@ class AdminClient:
         return self._ask("POST", wire.LOGIN_LINKS, wire.LoginLink, wire.NewLoginLink(valid_s=valid_s))
 
     def _ask(self, method: str, path: str, kind: type[Answer], body: msgspec.Struct | None = None) -> Answer:
-        """Raises NotRunning when control does not answer, OrderRefused with its sentence when it refuses."""
-        encoded = b"{}" if body is None else msgspec.json.encode(body)
+        """Raises NotRunning, NotAnswering, and OrderRefused with its sentence when it refuses."""
+        try:
+            encoded = b"{}" if body is None else msgspec.json.encode(body)
+        except UnicodeEncodeError as error:
+            raise UsageWrong("An argument is not text in UTF-8.") from error
         answer = ask(
-            self._port,
+            self._control.port,
             path,
             method=method,
             body=None if method == "GET" else encoded,
@@ -64,10 +68,15 @@ class AdminClient:
             timeout_s=TIMEOUT_S,
         )
         if answer is None:
-            raise NotRunning
+            if live_process(self._control) is None:
+                raise NotRunning
+            raise NotAnswering(f"pid {self._control.pid} on port {self._control.port} said nothing to {path}")
         if answer.status >= 400:
             raise OrderRefused(_sentence(answer.body))
-        return msgspec.json.decode(answer.body, type=kind)
+        try:
+            return msgspec.json.decode(answer.body, type=kind)
+        except msgspec.DecodeError as error:
+            raise OrderRefused(f"Control answers in a form that is not understood ({error}); is it older?") from error
 
 
 def _sentence(body: bytes) -> str:

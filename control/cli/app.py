@@ -14,7 +14,8 @@ import typer
 
 from control.cli.keys import keys
 from control.cli.places import AsJson, running_control, this_place
-from control.command_errors import CommandFailed, StartFailed
+from control.cli.tables import printable
+from control.command_errors import CommandFailed, StartFailed, UsageWrong
 from control.wire import LoadRequest
 
 FAILED: Final = 1
@@ -66,7 +67,7 @@ def up(
         with LoadProgressLine() as line:
             ready = bring_up(place.settings, place.home, order, line.show)
     except StartFailed as error:
-        raise StartFailed(f"{error}{console_hint(place.settings, place.home)}") from error
+        raise type(error)(f"{error}{console_hint(place.settings, place.home)}") from error
     typer.echo(_json(ready.addresses) if as_json else greeting(ready))
 
 
@@ -164,9 +165,12 @@ def logs(
 
 
 def _load_request(model: str | None, context: int | None, budget_bytes: int | None) -> LoadRequest:
-    """A folder is named from here, but looked for by a process that runs elsewhere."""
-    if model is not None and (model.startswith(("~", ".", os.sep)) or Path(model).is_dir()):
-        model = str(Path(model).expanduser().resolve())
+    """A folder is named from here, but looked for by a process that runs elsewhere. Raises UsageWrong."""
+    try:
+        if model is not None and (model.startswith(("~", ".", os.sep)) or Path(model).is_dir()):
+            model = str(Path(model).expanduser().resolve())
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UsageWrong(f"{printable(model or '')} can't be a folder: {error}.") from error
     return LoadRequest(model=model, context=context, budget_bytes=budget_bytes)
 
 

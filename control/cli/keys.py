@@ -10,6 +10,7 @@ import msgspec
 import typer
 
 from control.cli.places import AsJson, running_control, this_place
+from control.cli.tables import print_table
 
 keys = typer.Typer(help="API keys.", no_args_is_help=True)
 
@@ -34,15 +35,20 @@ def list_keys(as_json: AsJson = False) -> None:
     if as_json:
         typer.echo(msgspec.json.encode({"keys": views}).decode())
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("id", "name", "class", "key", "made", "")
-    for view in views:
-        made = datetime.fromtimestamp(view.created_at_s).strftime("%Y-%m-%d %H:%M")
-        state = "revoked" if view.revoked_at_s is not None else ""
-        table.add_row(str(view.id), view.name, view.request_class, view.hint, made, state)
-    Console().print(table)
+    print_table(
+        ("id", "name", "class", "key", "made", ""),
+        (
+            (
+                str(view.id),
+                view.name,
+                view.request_class,
+                view.hint,
+                datetime.fromtimestamp(view.created_at_s).strftime("%Y-%m-%d %H:%M"),
+                "revoked" if view.revoked_at_s is not None else "",
+            )
+            for view in views
+        ),
+    )
 
 
 @keys.command()

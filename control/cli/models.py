@@ -10,6 +10,7 @@ import typer
 
 from control.cli.places import Place
 from control.cli.processes import python_module
+from control.cli.tables import print_table
 from control.command_errors import StartFailed
 from control.engine_questions import EngineQuestions
 from control.errors import ModelRefused
@@ -26,18 +27,18 @@ def print_models(place: Place, *, as_json: bool) -> None:
     if as_json:
         typer.echo(msgspec.json.encode({"models": found}).decode())
         return
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table("name", "architecture", "quantisation", "GiB", "context", "fits", "where")
-    for model in found:
-        table.add_row(
-            f"{model.name} (random weights)" if model.is_demo else model.name,
-            model.architecture,
-            model.quantization or "none",
-            f"{model.weights_bytes / GIB:.2f}",
-            str(model.native_context_tokens),
-            "yes" if model.fits else "no",
-            model.path,
-        )
-    Console().print(table)
+    print_table(
+        ("name", "architecture", "quantisation", "GiB", "context", "fits", "where"),
+        (
+            (
+                f"{model.name} (random weights)" if model.is_demo else model.name,
+                model.architecture,
+                model.quantization or "none",
+                f"{model.weights_bytes / GIB:.2f}",
+                str(model.native_context_tokens),
+                "yes" if model.fits else "no",
+                model.path,
+            )
+            for model in found
+        ),
+    )

@@ -11,7 +11,7 @@ import typer
 
 from control.cli.admin_client import AdminClient
 from control.cli.processes import find
-from control.command_errors import NotRunning
+from control.command_errors import NotAnswering, NotRunning
 from control.config import Settings
 from control.home import Home
 
@@ -33,8 +33,13 @@ def this_place() -> Place:
 
 
 def running_control(place: Place) -> AdminClient:
-    """Raises NotRunning."""
+    """Raises NotRunning; NotAnswering when control lives and can't be asked."""
     control = find(place.home, "control")
-    if not control.is_ours or control.record is None:
-        raise NotRunning
-    return AdminClient(place.home, control.record)
+    if control.is_ours and control.record is not None:
+        return AdminClient(place.home, control.record)
+    if control.is_alive and control.identity is not None:
+        raise NotAnswering(control.identity.reason)
+    holder = place.home.holder_of("control")
+    if holder is not None:
+        raise NotAnswering(f"{holder} has left no record of itself")
+    raise NotRunning

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from control.command_errors import StartFailed
+from control.command_errors import StartFailed, StartRefused
 from control.home import Home, ProcessName
 from control.identity import Identity, verify
 from control.log_files import last_line, open_log
@@ -38,6 +38,11 @@ class Found:
     def is_alive(self) -> bool:
         """The process of the record exists, ours to talk to or not."""
         return self.identity is not None and self.identity.is_alive
+
+    @property
+    def nonce(self) -> str | None:
+        """Differs from start to start."""
+        return None if self.record is None else self.record.nonce
 
     @property
     def is_settled(self) -> bool:
@@ -69,12 +74,16 @@ def python_module(module: str, *arguments: str) -> list[str]:
 
 
 def wait_until_found(home: Home, name: ProcessName, child: subprocess.Popen[bytes]) -> ProcessRecord:
-    """The verified record of the process that was just started. Raises StartFailed with the last thing that it said."""
+    """The verified record of the process that was just started.
+
+    Raises StartFailed with the last thing that it said, StartRefused when that was about a port.
+    """
     deadline = time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline:
         if child.poll() is not None:
             said = last_line(home.log_file(name)) or f"it ended with exit code {child.returncode}"
-            raise StartFailed(f"{name} did not start: {said}")
+            kind = StartRefused if child.returncode == StartRefused.exit_code else StartFailed
+            raise kind(f"{name} did not start: {said}")
         record = home.read_record(name)
         if record is not None and record.pid == child.pid and verify(record).is_ours:
             return record
@@ -84,14 +93,18 @@ def wait_until_found(home: Home, name: ProcessName, child: subprocess.Popen[byte
     )
 
 
-def end_child(child: subprocess.Popen[bytes]) -> None:
-    """End a process that this command has started, and reap it."""
+def end_child(home: Home, name: ProcessName, child: subprocess.Popen[bytes]) -> None:
+    """End a process that this command has started, reap it, and leave no record of it."""
     child.terminate()
     try:
         child.wait(END_LIMIT_S)
     except subprocess.TimeoutExpired:
         child.kill()
         child.wait()
+    # One that is ended before it can see a signal does not remove its record itself.
+    record = home.read_record(name)
+    if record is not None and record.pid == child.pid:
+        home.remove_record(record)
 
 
 def wait_for(condition: Callable[[], bool], limit_s: float) -> bool:

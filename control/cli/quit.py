@@ -1,7 +1,7 @@
 """`splash quit`: engine, then control, then the console; each proven gone. Works when control is dead, too.
 
-It ends verified processes only. `--force` also ends those of ours that hang: pid and start time are the record's, and
-the port is theirs or closed, but nobody answers.
+It ends verified processes only. `--force` also ends those of ours that hang: pid, start time and command line are right,
+and the port is theirs or closed, but nobody answers.
 """
 
 from collections.abc import Callable
@@ -10,16 +10,17 @@ from typing import Final
 
 from control.cli.admin_client import AdminClient
 from control.cli.processes import Found, find, wait_for
-from control.command_errors import CommandFailed, NotRunning, OrderRefused
+from control.command_errors import CommandFailed, NotAnswering, NotRunning, OrderRefused
 from control.ending import FORCED, Ending, Patience, end_process
-from control.home import PROCESS_NAMES, Home, ProcessName
-from control.identity import live_process
+from control.home import PROCESS_NAMES, Home, LockHolder, ProcessName
+from control.identity import live_process, runs_for
 from control.loopback import ask
 from engine.wire import SHUTDOWN
 
 ENGINE_LIMIT_S: Final = 30.0
 CONTROL_LIMIT_S: Final = 15.0
 SHUTDOWN_TIMEOUT_S: Final = 2.0
+RECORD_LIMIT_S: Final = 5.0
 ORDER: Final[tuple[ProcessName, ...]] = ("engine", "control", "webui")
 
 
@@ -37,6 +38,11 @@ def quit_splash(home: Home, *, force: bool, show: Callable[[str], None]) -> tupl
     for each in found.values():
         if each.record is not None and not each.is_alive:
             home.remove_record(each.record)
+    if not found["control"].is_alive:
+        unfound = _wait_for_control_record(home)
+        if unfound is not None:
+            return (Left("control", f"{unfound} holds its lock and has left no record of itself"),)
+        found["control"] = find(home, "control")
     if not any(each.is_alive for each in found.values()):
         raise NotRunning
     if found["control"].is_ours:
@@ -45,7 +51,7 @@ def quit_splash(home: Home, *, force: bool, show: Callable[[str], None]) -> tupl
             return left
     for name in ORDER:
         each = find(home, name)
-        if not each.is_alive:
+        if not each.is_alive or _came_later(home, each, found):
             continue
         left_one = _end(home, each, force=force, show=show)
         if left_one is not None:
@@ -55,36 +61,58 @@ def quit_splash(home: Home, *, force: bool, show: Callable[[str], None]) -> tupl
 
 def _quit_by_control(home: Home, control: Found, *, force: bool, show: Callable[[str], None]) -> tuple[Left, ...]:
     """Control drains and stops the engine, and then ends itself."""
-    assert control.record is not None
-    client = AdminClient(home, control.record)
+    record = control.record
+    assert record is not None
+    client = AdminClient(home, record)
     try:
         accepted = client.quit(force=force)
-    except (NotRunning, OrderRefused):
+    except (NotAnswering, NotRunning, OrderRefused):
         return ()
     if accepted.running and not force:
         show(f"Waiting for {_requests(accepted.running)} to finish.")
-    engine_gone = wait_for(lambda: not _is_alive(home, "engine"), ENGINE_LIMIT_S)
-    if not engine_gone:
-        return (Left("engine", _why_engine_is_left(client)),)
-    wait_for(lambda: not _is_alive(home, "control"), CONTROL_LIMIT_S)
+    # It ends when the engine is proven gone, and not before; it may also die on the way.
+    is_gone = wait_for(lambda: live_process(record) is None, ENGINE_LIMIT_S)
+    if is_gone:
+        return ()
+    reason = _why_engine_is_left(client)
+    if reason is not None and live_process(record) is not None:
+        return (Left("engine", reason),)
+    wait_for(lambda: live_process(record) is None, CONTROL_LIMIT_S)
     return ()
 
 
-def _why_engine_is_left(client: AdminClient) -> str:
+def _why_engine_is_left(client: AdminClient) -> str | None:
+    """None when it is gone, and only control is left."""
     try:
         overview = client.overview()
+    except NotRunning:
+        return None
     except CommandFailed:
-        return "control stopped answering before the engine was gone"
+        return f"control does not say within {ENGINE_LIMIT_S:.0f} s what became of it"
+    if overview.engine.pid is None:
+        return None
     if overview.engine.state == "draining":
         num_running = sum(slot is not None for slot in overview.slots)
         return f"it still works on {_requests(num_running)} after {ENGINE_LIMIT_S:.0f} s, and ends when that is done"
     return overview.engine.error or f"it is {overview.engine.state} after {ENGINE_LIMIT_S:.0f} s"
 
 
+def _wait_for_control_record(home: Home) -> LockHolder | None:
+    """A control that lives writes a record that is missing again; None when it did, or when there is no such control."""
+    wait_for(lambda: home.holder_of("control") is None or find(home, "control").is_alive, RECORD_LIMIT_S)
+    return None if find(home, "control").is_alive else home.holder_of("control")
+
+
+def _came_later(home: Home, each: Found, before: dict[ProcessName, Found]) -> bool:
+    """A `splash up` was quicker than the end of this quit: what it started is not ours to end."""
+    witness = find(home, "control") if each.name == "engine" else each
+    return witness.is_alive and witness.nonce != before[witness.name].nonce
+
+
 def _end(home: Home, found: Found, *, force: bool, show: Callable[[str], None]) -> Left | None:
     record, identity = found.record, found.identity
     assert record is not None and identity is not None
-    hangs = identity.verdict in ("silent", "closed")
+    hangs = identity.verdict in ("silent", "closed") and runs_for(record, home.root)
     if not identity.is_ours and not (hangs and force):
         return Left(found.name, identity.reason + (", though it is ours" if hangs else ", and it is not ours to end"))
     ending = end_process(
@@ -108,11 +136,6 @@ def _unproven(ending: Ending) -> str:
     if not ending.is_gone:
         return f"it did not end within {ending.seconds:.0f} s, not even by SIGKILL"
     return f"it ended, but its port is held by {ending.port_holder}"
-
-
-def _is_alive(home: Home, name: ProcessName) -> bool:
-    record = home.read_record(name)
-    return record is not None and live_process(record) is not None
 
 
 def _requests(count: int) -> str:

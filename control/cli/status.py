@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from control.cli.admin_client import AdminClient
 from control.cli.processes import Found, find
+from control.cli.tables import print_table
 from control.command_errors import CommandFailed
 from control.home import PROCESS_NAMES, Home
 from control.identity import resident_bytes
@@ -21,6 +22,7 @@ STATE_BY_VERDICT: Final = {
     "silent": "not answering",
     "stranger": "not ours",
 }
+NOT_RUNNING_STATES: Final = ("stopped", "stale")
 
 Report = dict[str, dict[str, Any]]
 
@@ -30,6 +32,10 @@ def status(home: Home) -> Report:
     found = {name: find(home, name) for name in PROCESS_NAMES}
     overview = _overview(home, found["control"])
     report: Report = {name: _process(found[name]) for name in ("control", "webui", "engine")}
+    holder = None if found["control"].is_alive else home.holder_of("control")
+    if holder is not None:
+        reason = f"{holder} has left no record of itself"
+        report["control"] = {"pid": holder.pid, "port": None, "state": "not answering", "reason": reason}
     control, engine = found["control"].record, report["engine"]
     if found["control"].is_ours and control is not None:
         report["control"] |= {"port": control.ports.get("api", control.port), "admin_port": control.port}
@@ -41,26 +47,26 @@ def status(home: Home) -> Report:
 
 
 def table(report: Report) -> None:
-    from rich.console import Console
-    from rich.table import Table
+    print_table(
+        ("process", "state", "pid", "port", "memory", ""), (_row(name, entry) for name, entry in report.items())
+    )
 
-    shown = Table("process", "state", "pid", "port", "memory", "")
-    for name, entry in report.items():
-        memory = entry.get("memory_bytes")
-        detail = entry.get("error") or entry.get("reason") or entry.get("model") or entry.get("api") or ""
-        shown.add_row(
-            name,
-            entry["state"],
-            str(entry["pid"] or ""),
-            str(entry["port"] or ""),
-            "" if memory is None else f"{memory / MIB:,.0f} MiB",
-            str(detail),
-        )
-    Console().print(shown)
+
+def _row(name: str, entry: dict[str, Any]) -> tuple[str, ...]:
+    memory = entry.get("memory_bytes")
+    detail = entry.get("error") or entry.get("reason") or entry.get("model") or entry.get("api") or ""
+    return (
+        name,
+        entry["state"],
+        str(entry["pid"] or ""),
+        str(entry["port"] or ""),
+        "" if memory is None else f"{memory / MIB:,.0f} MiB",
+        str(detail),
+    )
 
 
 def is_running(report: Report) -> bool:
-    return any(entry["pid"] is not None for entry in report.values())
+    return any(entry["state"] not in NOT_RUNNING_STATES for entry in report.values())
 
 
 def _process(found: Found) -> dict[str, Any]:
@@ -102,5 +108,8 @@ def _add_engine(entry: dict[str, Any], overview: Overview) -> None:
         "running": sum(slot is not None for slot in overview.slots),
         "waiting": len(overview.waiting),
     }
+    if view.state == "loading":
+        # Control vouches for it: an engine that is just starting has no port yet.
+        entry.pop("reason", None)
     if view.memory_actual is not None:
         entry["device_bytes"] = view.memory_actual.active_bytes

@@ -23,9 +23,11 @@ from control.cli.processes import (
     wait_for,
     wait_until_found,
 )
-from control.command_errors import StartFailed
+from control.command_errors import CommandFailed, StartFailed
 from control.config import Settings, bracketed
 from control.home import Home, ProcessName
+from control.loopback import LOOPBACK
+from control.ports import require_free
 from control.wire import EngineView, LoadRequest, Overview
 from engine.wire import ProcessRecord
 
@@ -34,8 +36,10 @@ PRINTED_LINK_S: Final = 600.0
 OPENED_LINK_S: Final = 30.0
 DEMO_NOTE: Final = ", a demo with random weights: it writes nonsense. `splash load FOLDER` loads a real one"
 FIRST_KEY_NAME: Final = "default"
-# A process that was just told to end, or that is just starting, needs this long to become one or the other.
-SETTLE_LIMIT_S: Final = 5.0
+# A process that was just told to end, or that is just starting, needs this long to become one or the other: control
+# lets its streams end, and then its connections.
+SETTLE_LIMIT_S: Final = 15.0
+QUIT_LIMIT_S: Final = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +154,10 @@ def greeting(ready: Ready) -> str:
 
 def _start(settings: Settings, home: Home, engine_command: str | None) -> tuple[ProcessRecord, ProcessRecord]:
     """Both processes, each reused when it is alive and ours. Both are started before either is waited for."""
+    _wait_for_quit(home)
     control, console = _find_settled(home, "control"), _find_settled(home, "webui")
     admin_port = control.record.port if control.is_ours and control.record is not None else settings.admin_port
+    _require_ports(settings, home, control, console)
     children: dict[ProcessName, subprocess.Popen[bytes]] = {}
     if not control.is_ours:
         children["control"] = start_detached(home, "control", _control_command(engine_command))
@@ -161,14 +167,46 @@ def _start(settings: Settings, home: Home, engine_command: str | None) -> tuple[
         return _record(home, control, children), _record(home, console, children)
     except BaseException:
         # Nothing is left half-started: one of the two without the other explains nothing.
-        for child in children.values():
-            end_child(child)
+        for name, child in children.items():
+            end_child(home, name, child)
         raise
+
+
+def _wait_for_quit(home: Home) -> None:
+    """A Splash that is quitting is let go first. Raises StartFailed when that takes long."""
+    control = find(home, "control")
+    if not control.is_ours or control.record is None:
+        return
+    try:
+        if not AdminClient(home, control.record).overview().quitting:
+            return
+    except CommandFailed:
+        return
+    is_gone = wait_for(lambda: find(home, "control").nonce != control.nonce, QUIT_LIMIT_S)
+    if not is_gone:
+        raise StartFailed("Splash is quitting, and is not done yet; `splash status` shows what is left of it.")
+    # Whoever ordered the quit ends the console last.
+    wait_for(lambda: not find(home, "webui").is_alive, SETTLE_LIMIT_S)
+
+
+def _require_ports(settings: Settings, home: Home, control: Found, console: Found) -> None:
+    """Before anything is started. Raises PortTaken, which names the setting; PortUnusable."""
+    if not control.is_ours:
+        require_free(settings.host, settings.api_port, key="SPLASH_API_PORT")
+        require_free(LOOPBACK, settings.admin_port, key="SPLASH_ADMIN_PORT")
+        # An engine that outlived its control has its port, and will be adopted.
+        if not find(home, "engine").is_alive:
+            require_free(LOOPBACK, settings.engine_port, key="SPLASH_ENGINE_PORT")
+    if not console.is_ours:
+        require_free(settings.host, settings.console_port, key="SPLASH_CONSOLE_PORT")
 
 
 def _find_settled(home: Home, name: ProcessName) -> Found:
     """What is there, once it no longer comes or goes. Raises StartFailed when it lives and can't be used."""
     wait_for(lambda: find(home, name).is_settled, SETTLE_LIMIT_S)
+    if name == "control":
+        # One that has just begun has no record yet, and one that lost it writes it again.
+        wait_for(lambda: find(home, name).is_alive or home.holder_of(name) is None, SETTLE_LIMIT_S)
     found = find(home, name)
     if found.is_alive and not found.is_ours and found.identity is not None:
         raise StartFailed(

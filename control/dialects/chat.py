@@ -11,9 +11,11 @@ from typing import Annotated, Any, Final, Literal, get_args
 import msgspec
 
 from control.dialects.chat_answer import ChatBodyEncoder, ChatStreamEncoder
+from control.dialects.chat_fields import client_field
 from control.dialects.chat_messages import ChatMessage, neutral_messages
 from control.dialects.chat_tools import ChatTool, neutral_tools
 from control.dialects.exchange import Encoder
+from control.dialects.nesting import NESTING_LIMIT, is_too_deep
 from control.dialects.openai_errors import error_body, error_event
 from control.errors import ApiError, InvalidRequest
 from engine import wire
@@ -23,6 +25,8 @@ HEARTBEAT: Final = b": keep-alive\n\n"
 # OpenAI's own limit is 4; other servers allow more, and their clients use it.
 STOPS_LIMIT: Final = 16
 ALTERNATIVES_LIMIT: Final = 20
+# It is kept with the request, and shown; the path of a folder may be a name.
+MODEL_NAME_LIMIT: Final = 4096
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
@@ -34,7 +38,7 @@ class StreamOptions(msgspec.Struct):
 class ChatBody(msgspec.Struct):
     """The fields that have an effect, or are refused. Every other key of the client's is ignored."""
 
-    model: str
+    model: Annotated[str, msgspec.Meta(max_length=MODEL_NAME_LIMIT)]
     messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1)]
     stream: bool | None = None
     stream_options: StreamOptions | None = None
@@ -84,6 +88,9 @@ class ChatExchange:
             return ChatStreamEncoder(answer_id, model, created, has_usage_chunk=self.has_usage_chunk)
         return ChatBodyEncoder(answer_id, model, created)
 
+    def field(self, engine_field: str) -> str | None:
+        return client_field(engine_field)
+
     def error_body(self, error: ApiError) -> bytes:
         return error_body(error)
 
@@ -92,9 +99,18 @@ class ChatExchange:
 
 
 def parse_chat(body: bytes, request_id: str) -> ChatExchange:
-    """Raises InvalidRequest that names the field."""
+    """Raises InvalidRequest that names the field. It may take a second for a body made to be slow: not on the loop."""
+    try:
+        return _exchange(body, request_id)
+    except RecursionError as error:
+        raise InvalidRequest(f"The body is nested too deeply; {NESTING_LIMIT} levels are supported.") from error
+
+
+def _exchange(body: bytes, request_id: str) -> ChatExchange:
     chat = _decode(body)
     _refuse_unsupported(chat)
+    if is_too_deep(chat.chat_template_kwargs):
+        raise InvalidRequest(f"At most {NESTING_LIMIT} levels are supported.", param="chat_template_kwargs")
     tools = neutral_tools(chat.tools, chat.tool_choice, is_parallel=chat.parallel_tool_calls is not False)
     prompt = wire.Prompt(
         messages=neutral_messages(chat.messages),
@@ -123,7 +139,7 @@ def _decode(body: bytes) -> ChatBody:
     except msgspec.ValidationError as error:
         sentence, _, path = str(error).partition(" - at `$")
         raise InvalidRequest(f"{sentence}.", param=_field(sentence, path.rstrip("`"))) from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidRequest(f"The body is not valid JSON: {error}.") from error
 
 

@@ -4,15 +4,18 @@ It does not fold or drop messages: only the engine knows what the model's templa
 """
 
 import base64
-import binascii
 import hashlib
 import re
 from typing import Any, Final, Literal
 
 import msgspec
 
+from control.dialects.nesting import NESTING_LIMIT, is_too_deep
 from control.errors import InvalidRequest
 from engine import wire
+
+# Each costs a microsecond or two; a session that fills a million tokens has some thousands.
+ITEMS_LIMIT: Final = 50_000
 
 _DATA_URL: Final = re.compile(r"data:(?P<media_type>[\w.+-]+/[\w.+-]+);base64,(?P<data>.*)", re.DOTALL)
 _ROLES: Final[dict[str, Literal["system", "user", "assistant", "tool"]]] = {
@@ -49,7 +52,16 @@ class ChatMessage(msgspec.Struct):
 
 def neutral_messages(messages: list[ChatMessage]) -> tuple[wire.Message, ...]:
     """Raises InvalidRequest that names the field."""
+    if sum(_num_items(message) for message in messages) > ITEMS_LIMIT:
+        raise InvalidRequest(
+            f"At most {ITEMS_LIMIT} messages, parts and tool calls together are supported.", param="messages"
+        )
     return tuple(_message(message, index) for index, message in enumerate(messages))
+
+
+def _num_items(message: ChatMessage) -> int:
+    num_parts = len(message.content) if isinstance(message.content, list) else 0
+    return 1 + num_parts + len(message.tool_calls or ())
 
 
 def _message(message: ChatMessage, index: int) -> wire.Message:
@@ -63,7 +75,10 @@ def _message(message: ChatMessage, index: int) -> wire.Message:
         role=role,
         content=_parts(message.content, f"{field}.content"),
         reasoning=message.reasoning_content if message.reasoning_content is not None else message.reasoning,
-        tool_calls=tuple(_tool_call(call, f"call_{index}_{i}") for i, call in enumerate(message.tool_calls or ())),
+        tool_calls=tuple(
+            _tool_call(call, f"{field}.tool_calls[{i}]", fallback_id=f"call_{index}_{i}")
+            for i, call in enumerate(message.tool_calls or ())
+        ),
         tool_call_id=message.tool_call_id,
         name=message.name,
     )
@@ -107,24 +122,27 @@ def _image(image: object, field: str) -> wire.ImagePart:
         raise InvalidRequest("An image must be a data URL in base64; nothing is fetched from the network.", param=field)
     try:
         content = base64.b64decode(match_["data"], validate=True)
-    except binascii.Error as error:
+    except ValueError as error:
         raise InvalidRequest(f"The image is not valid base64: {error}.", param=field) from error
     return wire.ImagePart(
         sha256=hashlib.sha256(content).hexdigest(), media_type=match_["media_type"], data=match_["data"]
     )
 
 
-def _tool_call(call: ChatToolCall, fallback_id: str) -> wire.ToolCall:
+def _tool_call(call: ChatToolCall, field: str, *, fallback_id: str) -> wire.ToolCall:
     """History is replayed as it was: arguments that are cut off or not JSON stay as text, and none at all are `{}`."""
     arguments = call.function.arguments
+    if is_too_deep(arguments):
+        raise InvalidRequest(f"At most {NESTING_LIMIT} levels are supported.", param=f"{field}.function.arguments")
     raw = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
     raw = raw if raw.strip() else "{}"
     return wire.ToolCall(id=call.id or fallback_id, name=call.function.name, arguments_raw=raw, arguments=_parsed(raw))
 
 
 def _parsed(raw: str) -> dict[str, Any] | None:
+    """None for what is not JSON, no object, or too deep to be handed on as one: the text has it all the same."""
     try:
         arguments = msgspec.json.decode(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
-    return arguments if isinstance(arguments, dict) else None
+    return arguments if isinstance(arguments, dict) and not is_too_deep(arguments) else None

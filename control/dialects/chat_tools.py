@@ -4,12 +4,16 @@ It does not make the model obey: `required` and a named tool are handed on, and 
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
+from control.dialects.nesting import NESTING_LIMIT, is_too_deep
 from control.errors import InvalidRequest
 from engine import wire
+
+# OpenAI's own limit is 128; a client with many MCP servers has some hundreds.
+TOOLS_LIMIT: Final = 1000
 
 
 class ChatFunction(msgspec.Struct):
@@ -32,12 +36,16 @@ class NeutralTools:
 
 def neutral_tools(tools: list[ChatTool] | None, choice: object, *, is_parallel: bool) -> NeutralTools:
     """Raises InvalidRequest that names the field."""
+    if len(tools or ()) > TOOLS_LIMIT:
+        raise InvalidRequest(f"At most {TOOLS_LIMIT} tools are supported.", param="tools")
     known = tuple(_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools or ()))
     match choice:
         case None | "auto" | "none" | "required":
             return NeutralTools(known, wire.ToolChoice(mode=_mode(choice, known), parallel=is_parallel))
         case {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required" as mode, "tools": list(allowed)}}:
-            names = [_name(tool, "tool_choice.allowed_tools.tools", known) for tool in allowed]
+            if len(allowed) > TOOLS_LIMIT:
+                raise InvalidRequest(f"At most {TOOLS_LIMIT} tools are supported.", param="tool_choice")
+            names = {_name(tool, "tool_choice.allowed_tools.tools", known) for tool in allowed}
             chosen = tuple(tool for tool in known if tool.name in names)
             return NeutralTools(chosen, wire.ToolChoice(mode=mode, parallel=is_parallel))
         case {"type": "function"}:
@@ -64,6 +72,8 @@ def _tool(tool: ChatTool, field: str) -> wire.Tool:
         raise InvalidRequest("A function tool needs its function.", param=f"{field}.function")
     if not function.name:
         raise InvalidRequest("A function needs a name.", param=f"{field}.function.name")
+    if is_too_deep(function.parameters):
+        raise InvalidRequest(f"At most {NESTING_LIMIT} levels are supported.", param=f"{field}.function.parameters")
     return wire.Tool(
         name=function.name,
         description=function.description or "",

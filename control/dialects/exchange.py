@@ -43,6 +43,9 @@ class Exchange(Protocol):
     def encoder(self, model: str) -> Encoder:
         """A fresh one for each run. `model` is the id of the model that answers."""
 
+    def field(self, engine_field: str) -> str | None:
+        """What the client calls a field of the engine's door; None for one that it did not send."""
+
     def error_body(self, error: ApiError) -> bytes:
         """The whole answer, when nothing was sent yet."""
 

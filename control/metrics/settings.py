@@ -3,7 +3,8 @@
 It gives no setting a meaning or a default; who reads one does.
 """
 
-from typing import Any
+import logging
+from typing import Any, TypeVar
 
 import msgspec
 from sqlalchemy import Connection, Engine, select
@@ -11,6 +12,10 @@ from sqlalchemy.dialects.sqlite import insert
 
 from control.metrics.tables import settings
 from control.metrics.writer import Writer
+
+logger = logging.getLogger(__name__)
+
+Kind = TypeVar("Kind")
 
 
 class Settings:
@@ -20,9 +25,16 @@ class Settings:
         self._values = values
         self._writer = writer
 
-    def get(self, name: str) -> Any:
-        """None when it was never set."""
-        return self._values.get(name)
+    def get(self, name: str, kind: type[Kind]) -> Kind | None:
+        """None when it was never set, and when what is there is not of that kind: anybody can write to the file."""
+        value = self._values.get(name)
+        if value is None:
+            return None
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            logger.warning("setting ignored name=%s reason=%s", name, error)
+            return None
 
     async def put(self, name: str, value: Any) -> None:
         """In memory at once, on disk when this returns. `value` is anything that JSON can hold."""
@@ -40,4 +52,10 @@ def load_settings(engine: Engine, writer: Writer) -> Settings:
 
 
 def _read(connection: Connection) -> dict[str, Any]:
-    return {row.name: msgspec.json.decode(row.value) for row in connection.execute(select(settings))}
+    values = {}
+    for row in connection.execute(select(settings)):
+        try:
+            values[row.name] = msgspec.json.decode(row.value)
+        except (msgspec.DecodeError, TypeError, RecursionError) as error:
+            logger.warning("setting ignored name=%s reason=%s", row.name, error)
+    return values

@@ -7,6 +7,7 @@ import re
 from typing import Final
 
 from engine.errors import InvalidRequest
+from engine.text.defaults import LARGEST_REPETITION_PENALTY, SMALLEST_REPETITION_PENALTY
 from engine.wire import GenerateRequest, Sampling
 
 MOST_STOPS: Final = 16
@@ -41,7 +42,12 @@ def _check_sampling(sampling: Sampling, vocabulary_size: int) -> None:
     _check_range("top_p", sampling.top_p, above=0, at_most=1)
     _check_range("top_k", sampling.top_k, at_least=0, at_most=LARGEST_TOP_K)
     _check_range("min_p", sampling.min_p, at_least=0, at_most=1)
-    _check_range("repetition_penalty", sampling.repetition_penalty, above=0)
+    _check_range(
+        "repetition_penalty",
+        sampling.repetition_penalty,
+        at_least=SMALLEST_REPETITION_PENALTY,
+        at_most=LARGEST_REPETITION_PENALTY,
+    )
     _check_range("presence_penalty", sampling.presence_penalty, at_least=-LARGEST_PENALTY, at_most=LARGEST_PENALTY)
     _check_range("frequency_penalty", sampling.frequency_penalty, at_least=-LARGEST_PENALTY, at_most=LARGEST_PENALTY)
     _check_range("logprobs", sampling.logprobs, at_least=0, at_most=MOST_LOGPROBS)

@@ -21,7 +21,7 @@ from engine.text.markup import NO_MARKUP
 from engine.text.output import TokenOutput, ToolUse
 from engine.text.template import Rendered, render
 from engine.text.tokenizer import TextModel
-from engine.wire import CountAnswer, CountRequest, GenerateRequest
+from engine.wire import CountAnswer, CountRequest, GenerateRequest, Prompt
 
 # Renderings that a /count leaves for its /generate: many more than run at once, within a bound on memory.
 MOST_KEPT: Final = 64
@@ -59,11 +59,11 @@ class Intake:
         return self._loaded
 
     def count(self, body: bytes) -> CountAnswer:
-        """Raises InvalidRequest. A prompt longer than the context is counted too: the caller compares."""
+        """Raises InvalidRequest. A prompt longer than the context is counted too, unless it is beyond all hope."""
         asked = decode(body, CountRequest)
         if asked.id is not None:
             check_id(asked.id)
-        rendered = render(asked.prompt, self.load())
+        rendered = self._render(asked.prompt)
         if asked.id is not None:
             self._keep(asked.id, _fingerprint(body), rendered)
         return CountAnswer(prompt_tokens=len(rendered.tokens), maximum_context_tokens=self._maximum_context_tokens)
@@ -73,7 +73,7 @@ class Intake:
         asked = decode(body, GenerateRequest)
         model = self.load()
         check_request(asked, model.vocabulary_size)
-        rendered = self._take_kept(asked.id, _fingerprint(body)) or render(asked.prompt, model)
+        rendered = self._take_kept(asked.id, _fingerprint(body)) or self._render(asked.prompt)
         room = self._maximum_context_tokens - len(rendered.tokens)
         if room < 1:
             raise ContextTooLong(
@@ -86,6 +86,9 @@ class Intake:
             max_tokens=room if asked.max_tokens is None else min(asked.max_tokens, room),
             output=_output(asked, rendered, model),
         )
+
+    def _render(self, prompt: Prompt) -> Rendered:
+        return render(prompt, self.load(), maximum_context_tokens=self._maximum_context_tokens)
 
     def _keep(self, request_id: str, fingerprint: bytes, rendered: Rendered) -> None:
         self._take_kept(request_id, fingerprint)

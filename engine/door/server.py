@@ -84,12 +84,16 @@ class Door:
         self._on_shutdown = on_shutdown
         self._monotonic = monotonic
         self._status: tuple[Status, bytes] | None = None
-        self.is_stopping = False
+        self._stopping = asyncio.Event()
 
     def open(self, worker: Worker, intake: "Intake") -> None:
         """The model's files are found and checked: its text side works from now on, its weights are being loaded."""
         self._worker = worker
         self._intake = intake
+
+    def stop(self) -> None:
+        """Take nothing more; who waits for the text thread is told so, however long its work takes."""
+        self._stopping.set()
 
     async def generate(self, http: HttpRequest) -> EventStream:
         self._refuse_unless_ready()
@@ -118,7 +122,7 @@ class Door:
         return json_response(CancelAnswer(id=request_id, found=self._worker.cancel(request_id)))
 
     async def shutdown(self, _: HttpRequest) -> Response:
-        self.is_stopping = True
+        self.stop()
         self._on_shutdown()
         return json_response(self._health())
 
@@ -140,7 +144,7 @@ class Door:
 
     @property
     def _state(self) -> EngineState:
-        return "stopping" if self.is_stopping else self._worker.snapshot.state
+        return "stopping" if self._stopping.is_set() else self._worker.snapshot.state
 
     def _health(self) -> Health:
         return Health(pid=os.getpid(), nonce=self._nonce, state=self._state, error=self._worker.snapshot.error)
@@ -165,7 +169,17 @@ class Door:
         return stream
 
     async def _on_text_thread(self, work: Callable[[bytes], Answer], body: bytes) -> Answer:
-        return await asyncio.get_running_loop().run_in_executor(self._text_thread, work, body)
+        """Raises Stopping when the engine stops first; work that has begun is left to the end of the process."""
+        working = asyncio.get_running_loop().run_in_executor(self._text_thread, work, body)
+        stopping = asyncio.create_task(self._stopping.wait(), name="stopping")
+        try:
+            await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
+            if not working.done():
+                raise Stopping
+            return working.result()
+        finally:
+            stopping.cancel()
+            working.cancel()
 
 
 def make_app(door: Door, *, secret: str, port: int) -> Starlette:

@@ -1,6 +1,7 @@
 """The answer of one /generate: events from the worker thread, written as lines while the client listens.
 
-It makes no events but those it is given. What is ready together leaves in one write.
+It makes no events but those it is given, and the last one when an answer can't go on. What is ready together leaves in
+one write.
 """
 
 import asyncio
@@ -11,24 +12,34 @@ from typing import Final
 import msgspec
 from starlette.types import Receive, Scope, Send
 
+from engine.errors import ClientTooSlow, EngineError, TextFailed
 from engine.wire import NDJSON, Event, Failed, Finished
 
 logger = logging.getLogger(__name__)
+
+MOST_UNREAD_BYTES: Final = 8 * 2**20
+"""Lines that may wait while a write hangs: 200,000 tokens of plain text, or 4,000 with 20 alternatives each.
+
+Who leaves that much unread reads no more, and four of them hold 32 MiB.
+"""
 
 _HEADERS: Final = [(b"content-type", NDJSON.encode()), (b"cache-control", b"no-cache")]
 _encoder = msgspec.json.Encoder()
 
 
 class EventStream:
-    """An ASGI response. `cancel` is called once, if the client leaves before the last event."""
+    """An ASGI response. `cancel` is called once, if the answer ends before the worker has ended the request."""
 
     def __init__(self, *, request_id: str, cancel: Callable[[], object]) -> None:
         self._request_id = request_id
         self._cancel = cancel
         self._loop = asyncio.get_running_loop()
         self._ready = asyncio.Event()
-        self._pending: list[Event] = []
-        self._end: Finished | Failed | None = None
+        self._lines: list[bytes] = []
+        self._num_bytes = 0
+        self._is_writing = False
+        self._is_over = False  # the last line is here, or nobody reads it
+        self._is_cut = False  # by us: what the worker still sends is dropped
         self._client_gone = False
 
     def deliver(self, events: Sequence[Event]) -> None:
@@ -38,12 +49,24 @@ class EventStream:
     def put(self, events: Sequence[Event]) -> None:
         """Take events on the loop's own thread."""
         for event in events:
-            if self._end is not None:
-                logger.error("event after the end id=%s event=%s", self._request_id, type(event).__name__)
+            if self._is_over:
+                if not (self._is_cut or self._client_gone):
+                    logger.error("event after the end id=%s event=%s", self._request_id, type(event).__name__)
                 break
-            self._pending.append(event)
-            if isinstance(event, (Finished, Failed)):
-                self._end = event
+            if self._is_writing and self._num_bytes > MOST_UNREAD_BYTES:
+                logger.warning("client does not read id=%s unread_bytes=%d", self._request_id, self._num_bytes)
+                self._lines.clear()
+                self._cut(ClientTooSlow(unread_bytes=self._num_bytes))
+                break
+            try:
+                line = _encoder.encode_lines([event])
+            except (TypeError, ValueError, OverflowError):
+                logger.exception("event could not be encoded id=%s event=%s", self._request_id, type(event).__name__)
+                self._cut(TextFailed())
+                break
+            self._lines.append(line)
+            self._num_bytes += len(line)
+            self._is_over = isinstance(event, (Finished, Failed))
         self._ready.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -54,14 +77,26 @@ class EventStream:
             while not is_last and not self._client_gone:
                 await self._ready.wait()
                 self._ready.clear()
-                events, self._pending = self._pending, []
-                is_last = bool(events) and isinstance(events[-1], (Finished, Failed))
-                await send(
-                    {"type": "http.response.body", "body": _encoder.encode_lines(events), "more_body": not is_last}
-                )
+                body, is_last = self._take(), self._is_over
+                self._is_writing = True
+                await send({"type": "http.response.body", "body": body, "more_body": not is_last})
+                self._is_writing = False
         finally:
             watch.cancel()
             self._leave()
+
+    def _take(self) -> bytes:
+        body = b"".join(self._lines)
+        self._lines.clear()
+        self._num_bytes = 0
+        return body
+
+    def _cut(self, error: EngineError) -> None:
+        """End the answer with an error of the door, and the request with it."""
+        failed = Failed(code=error.code, message=error.message, retryable=error.retryable)
+        self._lines.append(_encoder.encode_lines([failed]))
+        self._is_over = self._is_cut = True
+        self._cancel()
 
     async def _watch(self, receive: Receive) -> None:
         """Return when the client is gone; the request is cancelled then, even while a write hangs."""
@@ -71,7 +106,7 @@ class EventStream:
         self._ready.set()
 
     def _leave(self) -> None:
-        if self._end is None and not self._client_gone:
-            self._client_gone = True
+        if not self._is_over:
+            self._is_over = self._client_gone = True
             logger.debug("client left id=%s", self._request_id)
             self._cancel()

@@ -5,8 +5,10 @@ that the preflight has checked, and runs no code that comes with a model.
 """
 
 import logging
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -40,16 +42,36 @@ class LoadedModel:
 def load(path: Path, on_progress: OnProgress) -> LoadedModel:
     """Load the weights of a folder that passed the preflight. Raises ModelRefused with one sentence."""
     began = time.monotonic()
-    try:
-        model, config = load_model(path, lazy=True)
-    except Exception as error:  # a model's module may raise anything while it is built; the answer is one sentence
-        raise ModelRefused(
-            f"mlx-lm cannot build the model in {path}: {_one_line(error)}", reason="load_failed"
-        ) from error
-    _check_experts(path, model)
+    with _without_wildcards(path) as folder:
+        try:
+            model, config = load_model(folder, lazy=True)
+        except Exception as error:  # a model's module may raise anything while it is built; the answer is one sentence
+            raise ModelRefused(
+                f"mlx-lm cannot build the model in {path}: {_one_line(error)}", reason="load_failed"
+            ) from error
+        _check_experts(path, model)
+        total_bytes = _read(path, model, on_progress)
+    logger.info("weights loaded path=%s bytes=%d seconds=%.2f", path, total_bytes, time.monotonic() - began)
+    return LoadedModel(path=path, model=model, config=config, weights_bytes=total_bytes)
+
+
+@contextmanager
+def _without_wildcards(path: Path) -> Iterator[Path]:
+    """The folder under a name that mlx-lm, which looks for weights with a glob, does not take for a pattern."""
+    if not set("*?[") & set(str(path)):
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="splash-model-") as folder:
+        link = Path(folder) / "model"
+        link.symlink_to(path.absolute(), target_is_directory=True)
+        yield link
+
+
+def _read(path: Path, model: Any, on_progress: OnProgress) -> int:
+    """Evaluate all parameters, batch by batch; returns their bytes."""
     entries: Any = tree_flatten(model.parameters())
     parameters = [parameter for _, parameter in entries]
-    total_bytes = sum(parameter.nbytes for parameter in parameters)
+    total_bytes: int = sum(parameter.nbytes for parameter in parameters)
     read_bytes = 0
     on_progress(read_bytes, total_bytes)
     for batch in _batches(parameters):
@@ -61,8 +83,7 @@ def load(path: Path, on_progress: OnProgress) -> LoadedModel:
             ) from error
         read_bytes += sum(parameter.nbytes for parameter in batch)
         on_progress(read_bytes, total_bytes)
-    logger.info("weights loaded path=%s bytes=%d seconds=%.2f", path, total_bytes, time.monotonic() - began)
-    return LoadedModel(path=path, model=model, config=config, weights_bytes=total_bytes)
+    return total_bytes
 
 
 def _batches(parameters: list[Any]) -> Iterator[list[Any]]:

@@ -136,7 +136,7 @@ def _check_tokenizer(path: Path) -> None:
     file = path / "tokenizer.json"
     if file.is_file():
         try:
-            msgspec.json.decode(file.read_bytes(), type=_AnyObject)  # reads over it without building the vocabulary
+            msgspec.json.decode(file.read_bytes(), type=_TokenizerFile)  # reads over it without building the vocabulary
         except (OSError, msgspec.DecodeError) as error:
             raise ModelRefused(f"{file} is damaged: {error}", reason="damaged_tokenizer") from error
         return
@@ -146,8 +146,14 @@ def _check_tokenizer(path: Path) -> None:
         raise ModelRefused(f"{path} has no tokenizer: tokenizer.json is not there", reason="no_tokenizer")
 
 
-class _AnyObject(msgspec.Struct):
-    """A JSON object of which no field is wanted."""
+class _TokenizerModel(msgspec.Struct):
+    """What every kind of model in a tokenizer.json has. Format: Hugging Face tokenizers."""
+
+    vocab: msgspec.Raw
+
+
+class _TokenizerFile(msgspec.Struct):
+    model: _TokenizerModel
 
 
 def _layers(config: Mapping[str, Any], activation_bytes: int) -> tuple[Layer, ...]:

@@ -3,6 +3,7 @@
 It checks nothing (`engine.door.checks` does) and samples nothing.
 """
 
+import math
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,6 +12,9 @@ from typing import Any, TypeVar
 from engine.request import SamplingParameters
 from engine.wire import Sampling
 
+# Logits are multiplied and divided by it: far from 1 they leave what a float holds.
+SMALLEST_REPETITION_PENALTY = 0.01
+LARGEST_REPETITION_PENALTY = 100.0
 _SEED_LIMIT = 2**63  # fits the device's signed and unsigned keys
 
 Number = TypeVar("Number", int, float)
@@ -30,17 +34,25 @@ class GenerationDefaults:
     def of(cls, generation_config: Mapping[str, Any]) -> "GenerationDefaults":
         neutral = cls()
 
-        def number(name: str, otherwise: float) -> float:
+        def number(name: str, otherwise: float, least: float = 0.0, most: float = math.inf) -> float:
+            """What is no number, or none that can be sampled with, is as good as absent."""
             value = generation_config.get(name)
-            return value if isinstance(value, (int, float)) else otherwise
+            if isinstance(value, (int, float)) and math.isfinite(value) and least <= value <= most:
+                return value
+            return otherwise
 
         is_greedy = generation_config.get("do_sample") is False
         return cls(
             temperature=0.0 if is_greedy else number("temperature", neutral.temperature),
-            top_p=number("top_p", neutral.top_p),
+            top_p=number("top_p", neutral.top_p, most=1.0),
             top_k=int(number("top_k", neutral.top_k)),
-            min_p=number("min_p", neutral.min_p),
-            repetition_penalty=number("repetition_penalty", neutral.repetition_penalty),
+            min_p=number("min_p", neutral.min_p, most=1.0),
+            repetition_penalty=number(
+                "repetition_penalty",
+                neutral.repetition_penalty,
+                SMALLEST_REPETITION_PENALTY,
+                LARGEST_REPETITION_PENALTY,
+            ),
         )
 
     def resolve(self, sampling: Sampling) -> SamplingParameters:

@@ -18,6 +18,9 @@ CALL: Final = "tool"
 # Some models call a tool without closing the thought. There the end of the thought also ends what only looked like one.
 CALL_IN_THOUGHT: Final = "tool in reasoning"
 CALL_STATES: Final = (CALL, CALL_IN_THOUGHT)
+# The answer after such a call. Other models close the thought behind their calls: that marker is still to come, once.
+ANSWER_AFTER_CALL: Final = "normal after a call in reasoning"
+ANSWER_STATES: Final = (ANSWER, ANSWER_AFTER_CALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +57,19 @@ class Markup:
                 edges[ANSWER].append(Marker(tokenizer.tool_call_start, CALL))
             if tokenizer.has_thinking:
                 edges[THOUGHT].append(Marker(tokenizer.tool_call_start, CALL_IN_THOUGHT))
-                edges[CALL_IN_THOUGHT] = [*edges[CALL], Marker(tokenizer.think_end, ANSWER)]
+                edges[CALL_IN_THOUGHT] = [
+                    *[Marker(end.text, ANSWER_AFTER_CALL) for end in edges[CALL]],
+                    Marker(tokenizer.think_end, ANSWER),
+                ]
         edges[ANSWER].extend(Marker(text, ANSWER) for text in tokenizer.structural_markers)
         for state, pairs in transitions.items():
             edges.setdefault(state, []).extend(Marker(text, next_state) for text, next_state in pairs)
+        if CALL_IN_THOUGHT in edges:
+            in_thought = {CALL: CALL_IN_THOUGHT, ANSWER: ANSWER_AFTER_CALL}
+            as_in_answer = [
+                Marker(marker.text, in_thought.get(marker.next_state, marker.next_state)) for marker in edges[ANSWER]
+            ]
+            edges[ANSWER_AFTER_CALL] = [*as_in_answer, Marker(tokenizer.think_end, ANSWER)]
         return cls(
             markers={state: tuple(markers) for state, markers in edges.items()},
             think_start=tokenizer.think_start,

@@ -81,6 +81,8 @@ def _arguments(call: ToolCall) -> dict[str, Any] | str:
         return {}
     try:
         parsed = json.loads(call.arguments_raw)
+        if "\\u" in call.arguments_raw:
+            json.dumps(parsed, ensure_ascii=False).encode()  # half of a surrogate pair is no text for a tokenizer
     except (ValueError, RecursionError):
         return call.arguments_raw
     return parsed if isinstance(parsed, dict) else call.arguments_raw

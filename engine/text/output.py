@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from engine.request import Finish, SampledToken
 from engine.text.marked import MarkedText
-from engine.text.markup import ANSWER, CALL_STATES, THOUGHT, Markup, Span, Splitter
+from engine.text.markup import ANSWER, ANSWER_STATES, CALL_STATES, THOUGHT, Markup, Span, Splitter
 from engine.text.stops import StopStrings
 from engine.text.tool_calls import ParsedCall, ToolParser, new_call_id, parse_calls
 from engine.wire import Event, FinishReason, ReasoningDelta, TextDelta, ToolCallBegin, ToolCallDelta, ToolCallEnd
@@ -150,10 +150,10 @@ class TokenOutput:
             self._move_on(next_state, events)
             self._emit_calls(parsed, events)
             return
-        if self._passage.state not in (THOUGHT, ANSWER):
+        if self._passage.state not in (THOUGHT, *ANSWER_STATES):
             # The call began where text is not shown (a message header); as text it belongs to the answer.
             self._move_on(ANSWER, events)
-        ends_thought = self._passage.state == THOUGHT and end_piece.text == self._markup.think_end
+        ends_thought = end_piece.text == self._markup.think_end
         for piece in (call.begin, call.body) if ends_thought else (call.begin, call.body, end_piece):
             self._show(self._passage.push(piece), events)
         if ends_thought:
@@ -182,7 +182,7 @@ class TokenOutput:
             return
         if self._passage.state == THOUGHT:
             events.extend(self._stops.event(ReasoningDelta(text=piece.text, logprobs=piece.logprobs)))
-        elif self._passage.state == ANSWER:
+        elif self._passage.state in ANSWER_STATES:
             events.extend(self._stops.text(piece))
             if self._stops.found is not None:
                 self.finish = Finish("stop", self._stops.found)

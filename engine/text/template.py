@@ -1,13 +1,19 @@
 """Renders a neutral prompt with the model's chat template and tokenises it. Needs the tokenizer, never the weights.
 
-It does not know the context limit, and it keeps nothing between two prompts (`engine.door.intake` does both).
+It keeps nothing between two prompts, and of the context limit it knows only what spares it work: what fits is decided
+by `engine.door.intake`.
+
+A message that contains the name of a special token is given to the model with that token in it, as mlx-lm does: who may
+write a message may also write a turn. Names in tool results are no exception, so they must not be trusted with more
+than the model is.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from engine.errors import InvalidRequest
+from engine.errors import ContextTooLong, InvalidRequest
+from engine.text.bounds import least_tokens
 from engine.text.markup import ANSWER, THOUGHT
 from engine.text.messages import Turn, as_functions, as_turns, forms
 from engine.text.prompts import check_prompt, offered_tools
@@ -15,6 +21,8 @@ from engine.text.tokenizer import TextModel
 from engine.wire import Message, Prompt
 
 _LONGEST_COMPLAINT = 300
+# Tokenised in a second or less, which an exact number of tokens is worth.
+_LONGEST_CHEAP_TEXT = 400_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +40,22 @@ class Rendered:
     tools: tuple[dict[str, Any], ...] = ()
 
 
-def render(prompt: Prompt, model: TextModel) -> Rendered:
-    """Raises InvalidRequest, naming the field, when the prompt is not one or the template refuses it."""
+def render(prompt: Prompt, model: TextModel, *, maximum_context_tokens: int | None = None) -> Rendered:
+    """Raises InvalidRequest, naming the field, when the prompt is not one or the template refuses it.
+
+    Raises ContextTooLong, without tokenising, for a long text of which it is certain that it exceeds the context.
+    Others that do are rendered as they are.
+    """
     check_prompt(prompt)
     if prompt.tokens is not None:
         return _of_tokens(prompt.tokens, model)
     if prompt.text is not None:
-        tokens = tuple(model.tokenizer.encode(prompt.text))
+        _refuse_the_hopeless(prompt.text, model, maximum_context_tokens)
+        tokens = _encode(prompt.text, model)
         if not tokens:
             raise InvalidRequest("the tokenizer makes no token of the prompt", param="prompt.text")
         return Rendered(tokens, ANSWER, has_markup=False, continues_text=True)
-    return _of_messages(prompt, prompt.messages or (), model)
+    return _of_messages(prompt, prompt.messages or (), model, maximum_context_tokens)
 
 
 def _of_tokens(tokens: tuple[int, ...], model: TextModel) -> Rendered:
@@ -55,18 +68,33 @@ def _of_tokens(tokens: tuple[int, ...], model: TextModel) -> Rendered:
     return Rendered(tokens, ANSWER, has_markup=False, continues_text=True)
 
 
-def _of_messages(prompt: Prompt, messages: Sequence[Message], model: TextModel) -> Rendered:
+def _of_messages(
+    prompt: Prompt, messages: Sequence[Message], model: TextModel, maximum_context_tokens: int | None
+) -> Rendered:
     if not model.tokenizer.has_chat_template:
         raise InvalidRequest("this model has no chat template: send the prompt as text", param="prompt.messages")
     tools = as_functions(offered_tools(prompt))
     turns = as_turns(messages)
     arguments = _template_arguments(prompt, tools)
     text = _render(turns, model.tokenizer, arguments)
-    tokens = tuple(model.tokenizer.encode(text, add_special_tokens=False))
+    _refuse_the_hopeless(text, model, maximum_context_tokens)
+    tokens = _encode(text, model, add_special_tokens=False)
     if not tokens:
         raise InvalidRequest("the chat template made an empty prompt of the messages", param="prompt.messages")
     state = _state_after(text, turns[-1] if prompt.continue_last else None, model)
     return Rendered(tokens, state, has_markup=True, continues_text=prompt.continue_last, tools=tuple(tools))
+
+
+def _refuse_the_hopeless(text: str, model: TextModel, maximum_context_tokens: int | None) -> None:
+    if maximum_context_tokens is None or len(text) <= _LONGEST_CHEAP_TEXT:
+        return
+    least = least_tokens(text, model.most_letters_in_token)
+    if least > maximum_context_tokens:
+        raise ContextTooLong(prompt_tokens=least, maximum_context_tokens=maximum_context_tokens)
+
+
+def _encode(text: str, model: TextModel, **options: bool) -> tuple[int, ...]:
+    return tuple(model.tokenizer.encode(text, **options))
 
 
 def _template_arguments(prompt: Prompt, tools: list[dict[str, Any]]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from typing import Any
 from mlx_lm.utils import load_config, load_tokenizer
 
 from engine.errors import ModelRefused
+from engine.text.bounds import most_letters_in_token
 from engine.text.defaults import GenerationDefaults
 from engine.text.markup import Markup
 
@@ -20,13 +21,17 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TextModel:
-    """`tokenizer` is mlx-lm's TokenizerWrapper. Token ids are below `vocabulary_size`, the rows of the embedding."""
+    """`tokenizer` is mlx-lm's TokenizerWrapper. Token ids are below `vocabulary_size`, the rows of the embedding.
+
+    `most_letters_in_token` None: unknown (`engine.text.bounds`).
+    """
 
     tokenizer: Any
     markup: Markup
     end_tokens: frozenset[int]
     vocabulary_size: int
     defaults: GenerationDefaults
+    most_letters_in_token: int | None
 
 
 def load_text_model(path: Path) -> TextModel:
@@ -45,6 +50,7 @@ def load_text_model(path: Path) -> TextModel:
         end_tokens=frozenset(tokenizer.eos_token_ids),
         vocabulary_size=config.get("vocab_size", of_text.get("vocab_size", len(tokenizer))),
         defaults=GenerationDefaults.of(_generation_config(path)),
+        most_letters_in_token=most_letters_in_token(tokenizer),
     )
 
 

@@ -50,4 +50,8 @@ def _call(call: dict[str, Any]) -> ParsedCall:
         arguments = {}
     if not isinstance(arguments, dict):
         raise ValueError("arguments are an object")
-    return ParsedCall(name=name, arguments=json.dumps(arguments, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+    # Half of a surrogate pair can be escaped in JSON, but it is no text: no client could be sent it.
+    name.encode()
+    text.encode()
+    return ParsedCall(name=name, arguments=text)

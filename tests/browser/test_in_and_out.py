@@ -122,21 +122,27 @@ def test_a_new_key_is_shown_once_and_can_be_copied(console, control, pages):
     page.locator("#new-key button.copy").first.click()
     page.wait_for_selector("#new-key >> text=✓")
     copied = page.evaluate("navigator.clipboard.readText()")
-    page.goto(f"{console.address}/keys")
+    offers = page.locator(".preferences button").all_inner_texts()
+    page.reload()
 
+    assert len([path for _, path, _ in control.orders if path == "/keys"]) == 1
     assert copied == "sk-splash-AbCdEfGhIjKlMnOpQrStUvWx9xYz"
     assert copied not in page.content()
     assert "laptop" in page.inner_text("#keys")
+    assert offers == ["Log out"]
 
 
 def test_quitting_shows_each_step_and_the_last_page_stays_readable(own_console, control, pages):
     """Nothing else lives here: the model and the gateway are gone at once, then the console ends by itself."""
     page = pages.open(own_console.link())
+    other_tab = page.context.new_page()
+    other_tab.goto(own_console.address)
     page.click("nav >> text=Quit…")
     effect = page.inner_text("#quit-lead")
 
     page.get_by_role("button", name="Quit Splash").click()
     page.wait_for_selector("#quit-lead >> text=Splash has stopped")
+    other_tab.wait_for_selector("#state-word >> text=stopped")
     exit_code = own_console.process.wait(10)
     page.wait_for_timeout(1_500)
 
@@ -144,5 +150,8 @@ def test_quitting_shows_each_step_and_the_last_page_stays_readable(own_console, 
     assert control.orders == [("POST", "/quit", {})]
     assert exit_code == 0
     assert page.inner_text("#step-engine .step-state") == "stopped"
+    assert "can be closed" in page.inner_text("#step-page")
     assert page.is_hidden("#lost")
+    assert (other_tab.is_hidden("#lost"), other_tab.is_hidden("#stale")) == (True, True)
+    assert other_tab.inner_text("#state-word") == "stopped"
     assert page.inner_text("#state-word") == "stopped"

@@ -225,13 +225,23 @@ def test_while_the_console_itself_is_down_the_page_says_how_old_it_is_and_comes_
     own_console.stop()
     page.wait_for_selector("#lost:visible")
     age = page.inner_text("#lost-age")
+    banner = page.inner_text("#lost code")
+    state = (
+        page.inner_text("#state-word"),
+        page.inner_text("#state .sign"),
+        page.get_attribute("#state .mark", "class"),
+    )
     slots = page.locator("tr.slot").count()
     own_console.start()
     page.wait_for_selector("#lost", state="hidden")
 
+    page.wait_for_selector("#state-word >> text=ready")
+
     assert age.endswith(" s")
+    assert banner == "splash up"
+    assert state == ("console not answering", "✕", "mark tone-bad")
     assert slots == 4
-    assert page.inner_text("#state-word") == "ready"
+    assert page.get_attribute("#state .mark", "class") == "mark tone-good"
     assert len(pages.complaints) < 10
 
 

@@ -3,6 +3,7 @@
 It runs no engine and keeps no line; the test says what the overview is, and reads which orders came.
 """
 
+import asyncio
 import threading
 import time
 from dataclasses import dataclass, field
@@ -191,7 +192,10 @@ def finished(number: int, outcome: wire.Outcome = "completed", *, error_code: st
 
 @dataclass(slots=True)
 class FakeControl:
-    """`orders` are (method, path, body) of what was not a question. `is_silent`: answers 503 without a reason."""
+    """`orders` are (method, path, body) of what was not a question. `is_silent`: answers 503 without a reason.
+
+    `answers_after_s`: an order is followed at once and confirmed that much later.
+    """
 
     overview: wire.Overview = field(default_factory=overview)
     requests: tuple[wire.RequestRow, ...] = ()
@@ -201,6 +205,7 @@ class FakeControl:
     orders: list[tuple[str, str, dict[str, object]]] = field(default_factory=list)
     refusal: wire.AdminError | None = None
     is_silent: bool = False
+    answers_after_s: float = 0.0
     port: int = 0
     _server: uvicorn.Server | None = None
     _thread: threading.Thread | None = None
@@ -209,12 +214,12 @@ class FakeControl:
         """As new; the socket stays."""
         self.overview, self.requests, self.models = overview(), (), ()
         self.keys, self.links, self.orders = [], set(), []
-        self.refusal, self.is_silent = None, False
+        self.refusal, self.is_silent, self.answers_after_s = None, False, 0.0
 
-    def start(self) -> None:
-        """Serve from a thread of its own, on a free port."""
+    def start(self, port: int = 0) -> None:
+        """Serve from a thread of its own; 0 takes a free port."""
         self._server = uvicorn.Server(
-            uvicorn.Config(self.app(), port=0, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
+            uvicorn.Config(self.app(), port=port, log_config=None, lifespan="off", timeout_graceful_shutdown=1)
         )
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
@@ -253,7 +258,9 @@ class FakeControl:
             return refused
         if self.refusal is not None:
             return _json(self.refusal, 409)
-        self.orders.append((request.method, request.url.path, msgspec.json.decode(await request.body() or b"{}")))
+        path = request.scope["path"]
+        self.orders.append((request.method, path, msgspec.json.decode(await request.body() or b"{}")))
+        await asyncio.sleep(self.answers_after_s)
         return _json(wire.Accepted(message="begun"), 202)
 
     async def _redeem(self, request: Request) -> Response:

@@ -86,7 +86,7 @@ async def run(launch: Launch, script: Script, listener) -> None:
         publishing = tasks.create_task(worker.publish())
         tasks.create_task(server.serve(sockets=[listener]))
         await over.wait()
-        door.is_stopping = True
+        door.stop()
         await worker.stop()
         publishing.cancel()
         server.should_exit = True

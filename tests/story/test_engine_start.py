@@ -62,7 +62,7 @@ def test_a_context_longer_than_the_models_own_is_refused(tmp_path, demo_folder):
 def test_a_tokenizer_that_cannot_be_loaded_is_refused_like_the_model(tmp_path, demo_folder):
     broken = tmp_path / "broken"
     shutil.copytree(demo_folder, broken)
-    (broken / "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": {"type": "Nonsense"}}))
+    (broken / "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": {"type": "Nonsense", "vocab": {}}}))
     engine = Engine(REAL, tmp_path / "home", model=str(broken))
 
     code, said = ended(engine)

@@ -12,20 +12,33 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from webui import numbers
 from webui.control_client import ControlClient
-from webui.errors import BadForm, ConsoleError, ControlGone, ControlRefused, NotAllowed
+from webui.errors import BadForm, ConsoleError, ControlGone, ControlRefused, NotAllowed, OrderUnconfirmed
 from webui.farewell import Farewell
 from webui.render import Renderer, View
 from webui.sessions import Session, Sessions
 from webui.text import Language, Text, choose_language
 from webui.views.message import MessagePage
-from webui.views.shell import NEXT_THEME, Masthead, PageName, Shell, Theme, farewell_masthead, masthead
+from webui.views.shell import (
+    NEXT_THEME,
+    Ending,
+    Masthead,
+    NoticeLine,
+    PageName,
+    Shell,
+    Theme,
+    farewell_masthead,
+    masthead,
+)
 from webui.watch import Watch
 
 logger = logging.getLogger(__name__)
 
 # The largest form has four short fields.
 FORM_LIMIT_BYTES: Final = 16 * 1024
+# A trillion: more than any number that a form asks for, and far below what Python refuses to read.
+NUMBER_LIMIT_DIGITS: Final = 12
 
 Form = Mapping[str, str]
 
@@ -53,6 +66,7 @@ class Console:
         """The surroundings of `page`; with the system's state only inside a session."""
         text = self.text_for(request)
         session = session_of(request)
+        notice = self.sessions.notice(request.cookies) if session is not None else None
         return Shell(
             text=text,
             theme=self.theme_for(request),
@@ -61,12 +75,19 @@ class Console:
             here=here,
             form_token=session.form_token if session is not None else "",
             masthead=await self._masthead(text) if session is not None else None,
-            notice=self.sessions.notice(request.cookies) if session is not None else None,
+            notice=NoticeLine(notice.message, numbers.time_of_day(notice.left_at_s)) if notice is not None else None,
+            ending=self._ending(),
         )
 
+    def _ending(self) -> Ending:
+        if not self.farewell.has_begun:
+            return "no"
+        return "over" if self.farewell.progress().is_over else "begun"
+
     async def _masthead(self, text: Text) -> Masthead:
-        if self.farewell.has_begun:
-            return farewell_masthead(text, is_over=self.farewell.progress().is_over)
+        ending = self._ending()
+        if ending != "no":
+            return farewell_masthead(text, is_over=ending == "over")
         return masthead(await self.watch.look(), text)
 
     def answer(
@@ -147,6 +168,8 @@ def sentence_for(error: ConsoleError, text: Text) -> str:
     """What a person reads about `error`. Control's own sentence names what it is about, so it is passed on."""
     if isinstance(error, ControlRefused):
         return error.message
+    if isinstance(error, OrderUnconfirmed):
+        return text("error.unconfirmed")
     if isinstance(error, ControlGone):
         return text("error.gone")
     if isinstance(error, BadForm):
@@ -159,7 +182,7 @@ def whole_number(form: Form, field: str) -> int | None:
     value = form.get(field, "").replace(",", "").replace(" ", "").strip()
     if not value:
         return None
-    if not (value.isascii() and value.isdigit()):
+    if not (value.isascii() and value.isdigit() and len(value) <= NUMBER_LIMIT_DIGITS):
         raise BadForm(field)
     return int(value)
 

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from control.wire import NewKey
-from webui.errors import BadForm, ConsoleError
-from webui.pages.edge import Form, console_of, see_other, sentence_for
+from webui.errors import BadForm, ControlGone, ControlRefused
+from webui.pages.edge import Form, console_of, see_other
 from webui.views.keys import keys_page
 
 _TEMPLATE: Final = "keys.html"
@@ -24,8 +24,10 @@ async def show(request: Request) -> Response:
     api_base = seen.overview.api_base if seen.overview is not None else ""
     try:
         keys = await console.control.keys()
-    except ConsoleError as error:
-        return console.answer(request, _TEMPLATE, keys_page(shell, (), problem=sentence_for(error, shell.text)))
+    except ControlGone:
+        return console.answer(request, _TEMPLATE, keys_page(shell, (), problem=shell.text("keys.unknown")))
+    except ControlRefused as refusal:
+        return console.answer(request, _TEMPLATE, keys_page(shell, (), problem=refusal.message))
     return console.answer(request, _TEMPLATE, keys_page(shell, keys, api_base=api_base))
 
 

@@ -11,7 +11,7 @@ from starlette.responses import PlainTextResponse, Response
 
 from webui.errors import BadForm, ControlGone, ControlRefused
 from webui.guard import is_cross_site_visit
-from webui.pages.edge import Form, Message, console_of, message, see_other
+from webui.pages.edge import Form, Message, console_of, message, see_other, session_of
 from webui.text import LANGUAGES
 from webui.views.shell import NEXT_THEME
 
@@ -50,7 +50,9 @@ async def log_in(request: Request) -> Response:
 
 async def log_out(request: Request, _: Form) -> Response:
     response = see_other("/")
-    console_of(request).sessions.end(response)
+    session = session_of(request)
+    assert session is not None, "a form is read only inside a session"
+    console_of(request).sessions.end(response, session)
     return response
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from control.wire import EngineState, EngineView, Overview
 from webui import numbers
 from webui.text import Text
-from webui.views.shell import STATE_TEXT, load_fraction, load_left_s, num_running
+from webui.views.shell import STATE_TEXT, Tone, load_fraction, load_left_s, num_running
 from webui.watch import Seen
 
 # An engine process exists, or is about to: it can be stopped.
@@ -35,13 +35,22 @@ class LoadBar:
 
 
 @dataclass(frozen=True, slots=True)
+class Problem:
+    """Red only when a person must come; a crash is followed by a new start, and its reason then is history."""
+
+    tone: Tone
+    sign: str
+    sentence: str
+
+
+@dataclass(frozen=True, slots=True)
 class EngineCard:
     """`name` is empty when there is no model; then `lead` teaches what to do."""
 
     name: str
     is_demo: bool
     lead: str
-    error: str | None
+    problem: Problem | None
     load: LoadBar | None
     facts: tuple[Fact, ...]
 
@@ -54,6 +63,7 @@ class Orders:
     can_unload: bool
     can_force: bool
     can_restart: bool
+    can_cancel: bool
     load_effect: str
     unload_effect: str
     force_effect: str
@@ -64,18 +74,34 @@ class Orders:
 
 def engine_card(overview: Overview | None, text: Text) -> EngineCard:
     if overview is None:
-        return EngineCard(name="", is_demo=False, lead=text("engine.unknown"), error=None, load=None, facts=())
+        return EngineCard(name="", is_demo=False, lead=text("engine.unknown"), problem=None, load=None, facts=())
     engine = overview.engine
     model = engine.model
     name = model.id if model is not None else engine.model_name or engine.wanted_model or ""
     return EngineCard(
         name=name,
         is_demo=model is not None and model.is_demo,
-        lead=text("engine.empty") if engine.state == "unloaded" else "",
-        error=engine.error,
+        lead=_lead(engine, text),
+        problem=_problem(engine, text),
         load=_load_bar(engine, text) if engine.state == "loading" else None,
         facts=_facts(overview, text),
     )
+
+
+def _lead(engine: EngineView, text: Text) -> str:
+    if engine.state != "unloaded":
+        return ""
+    return text("engine.empty_held") if engine.holds else text("engine.empty")
+
+
+def _problem(engine: EngineView, text: Text) -> Problem | None:
+    if engine.error is None:
+        return None
+    if engine.state == "loading":
+        return Problem("idle", "○", text("engine.last_error", error=engine.error))
+    if engine.state == "crashed":
+        return Problem("wait", "◒", engine.error)
+    return Problem("bad", "✕", engine.error)
 
 
 def orders(seen: Seen, text: Text) -> Orders:
@@ -95,11 +121,13 @@ def orders(seen: Seen, text: Text) -> Orders:
         can_unload=can_order and engine is not None and engine.state not in _NOTHING_TO_UNLOAD,
         can_force=can_order and is_living,
         can_restart=can_order and engine is not None and engine.state != "unloaded",
-        load_effect=_join(finish if is_living else "", wait_on, text("effect.then_load")),
-        unload_effect=_join(finish, wait_load, text("effect.then_unload")),
-        force_effect=_join(cut, wait_load, text("effect.then_force")),
-        restart_effect=_join(finish, wait_on, text("effect.then_restart")),
-        quit_effect=_join(finish, told, text("effect.then_quit")),
+        # While it quits, too: what is cancelled need not be waited for.
+        can_cancel=seen.is_current,
+        load_effect=text.join(finish if is_living else "", wait_on, text("effect.then_load")),
+        unload_effect=text.join(finish, wait_load, text("effect.then_unload")),
+        force_effect=text.join(cut, wait_load, text("effect.then_force")),
+        restart_effect=text.join(finish, wait_on, text("effect.then_restart")),
+        quit_effect=text.join(finish, told, text("effect.then_quit")),
         concurrency=overview.concurrency if overview is not None else None,
     )
 
@@ -119,7 +147,7 @@ def _facts(overview: Overview, text: Text) -> tuple[Fact, ...]:
         facts.append(Fact(text("fact.context"), value, text("fact.context_hint")))
     if engine.layout is not None:
         layout = text("layout.rows") if engine.layout.kind == "rows" else text("layout.padded")
-        facts.append(Fact(text("fact.layout"), layout, f"{text('fact.layout_hint')} {engine.layout.reason}"))
+        facts.append(Fact(text("fact.layout"), layout, text.join(text("fact.layout_hint"), engine.layout.reason)))
     if engine.self_tests:
         num_passed = sum(test.passed for test in engine.self_tests)
         failed = ", ".join(test.name for test in engine.self_tests if not test.passed)
@@ -152,7 +180,3 @@ def _load_bar(engine: EngineView, text: Text) -> LoadBar:
     if left_s is not None:
         note = f"{note} · {text('state.left', span=numbers.span(text, left_s))}"
     return LoadBar(percent=percent, label=text("load.bar"), note=note)
-
-
-def _join(*sentences: str) -> str:
-    return " ".join(sentence for sentence in sentences if sentence)

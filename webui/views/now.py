@@ -4,29 +4,15 @@ It turns one overview into ready sentences and numbers; the template only places
 """
 
 from dataclasses import dataclass
-from typing import Final
 
-from control.wire import NUM_SLOTS, ModelOnDisk, Outcome, Overview, RequestRow, Slot, Waiting
+from control.wire import ModelOnDisk, Overview
 from webui import numbers
 from webui.text import Text
 from webui.views.engine import EngineCard, Orders, engine_card, orders
 from webui.views.memory import MemoryBar, memory_bar
+from webui.views.requests import RecentRow, SlotRow, WaitingRow, is_reading, recent_row, slot_rows, waiting_row
 from webui.views.shell import Shell, Tone
 from webui.watch import Seen
-
-_OUTCOME_TEXT: Final[dict[Outcome, str]] = {
-    "completed": "outcome.completed",
-    "cancelled": "outcome.cancelled",
-    "failed": "outcome.failed",
-    "rejected": "outcome.rejected",
-}
-_OUTCOME_TONE: Final[dict[Outcome, Tone]] = {
-    "completed": "good",
-    "cancelled": "idle",
-    "failed": "bad",
-    "rejected": "wait",
-}
-_OUTCOME_SIGN: Final[dict[Outcome, str]] = {"completed": "✓", "cancelled": "–", "failed": "✕", "rejected": "!"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,70 +26,6 @@ class Figure:
     note: str
     hint: str
     tone: Tone
-
-
-@dataclass(frozen=True, slots=True)
-class PrefillBar:
-    """`cached_percent` and `computed_percent` are the two tones, drawn one after the other."""
-
-    cached_percent: float
-    computed_percent: float
-    percent: int
-    eta: str
-    label: str
-
-
-@dataclass(frozen=True, slots=True)
-class SlotRow:
-    """One of the fixed rows. `id` is None where the slot is free; `bar` None unless it prefills."""
-
-    slot: int
-    id: str | None = None
-    name: str = ""
-    key: str = ""
-    phase: str = ""
-    is_decoding: bool = False
-    bar: PrefillBar | None = None
-    context: str = ""
-    context_hint: str = ""
-    speed: str = ""
-    elapsed: str = ""
-    cancel_label: str = ""
-    cancel_effect: str = ""
-    is_closed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingRow:
-    id: str
-    position: int
-    name: str
-    key: str
-    phase: str
-    is_held: bool
-    is_batch: bool
-    prompt: str
-    age: str
-    cancel_label: str
-    cancel_effect: str
-
-
-@dataclass(frozen=True, slots=True)
-class RecentRow:
-    id: str
-    name: str
-    started: str
-    key: str
-    model: str
-    queue: str
-    prefill: str
-    decode: str
-    prompt: str
-    cached: str
-    output: str
-    outcome: str
-    outcome_sign: str
-    outcome_tone: Tone
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +52,15 @@ def now_page(seen: Seen, shell: Shell, models: tuple[ModelOnDisk, ...] = ()) -> 
     waiting = overview.waiting if overview is not None else ()
     return NowPage(
         shell=shell,
-        stale=_stale(seen, text),
+        stale=None if shell.ending != "no" else _stale(seen, text),
         figures=_figures(overview, text),
-        slots=_slots(overview, text),
-        waiting=tuple(_waiting_row(row, text) for row in waiting),
+        slots=slot_rows(overview, text),
+        waiting=tuple(waiting_row(row, text) for row in waiting),
         num_waiting=numbers.tokens(len(waiting)),
         memory=memory_bar(overview.engine, text) if overview is not None else None,
         engine=engine_card(overview, text),
         orders=orders(seen, text),
-        recent=tuple(_recent_row(row, text) for row in seen.recent),
+        recent=tuple(recent_row(row, text) for row in seen.recent),
         api_base=overview.api_base if overview is not None else "",
         version=overview.version if overview is not None else "",
         models=models,
@@ -154,9 +76,9 @@ def _stale(seen: Seen, text: Text) -> str | None:
 
 
 def _figures(overview: Overview | None, text: Text) -> tuple[Figure, ...]:
-    known = overview is not None
     speed = overview.decode_tokens_per_second if overview is not None else None
     decoding = overview.decoding if overview is not None else 0
+    is_any_read = overview is not None and any(is_reading(slot) for slot in overview.slots)
     today = overview.today if overview is not None else None
     num_waiting = len(overview.waiting) if overview is not None else None
     oldest_s = max((row.waited_s for row in overview.waiting), default=None) if overview is not None else None
@@ -166,9 +88,9 @@ def _figures(overview: Overview | None, text: Text) -> tuple[Figure, ...]:
             label=text("figure.speed"),
             value=numbers.speed(speed),
             unit="tok/s",
-            note=text.count("figure.streams", decoding) if known else "",
+            note=_now_at_work(overview, text) if overview is not None else "",
             hint=text("figure.speed_hint"),
-            tone="good" if decoding else "idle",
+            tone="good" if decoding else "busy" if is_any_read else "idle",
         ),
         Figure(
             name="hit-rate",
@@ -208,95 +130,15 @@ def _figures(overview: Overview | None, text: Text) -> tuple[Figure, ...]:
     )
 
 
-def _slots(overview: Overview | None, text: Text) -> tuple[SlotRow, ...]:
-    if overview is None:
-        return tuple(SlotRow(slot=n) for n in range(1, NUM_SLOTS + 1))
-    return tuple(
-        _slot_row(n, slot, text) if slot is not None else SlotRow(slot=n, is_closed=n > overview.concurrency)
-        for n, slot in enumerate(overview.slots, start=1)
-    )
-
-
-def _slot_row(number: int, slot: Slot, text: Text) -> SlotRow:
-    is_decoding = slot.phase == "decode"
-    context = None if slot.prompt_tokens is None else slot.prompt_tokens + slot.output_tokens
-    return SlotRow(
-        slot=number,
-        id=slot.id,
-        name=f"#{slot.number}",
-        key=slot.key,
-        phase=text("phase.decode") if is_decoding else text("phase.prefill"),
-        is_decoding=is_decoding,
-        bar=None if is_decoding else _prefill_bar(slot, text),
-        context=numbers.tokens(context),
-        context_hint=text(
-            "slot.context_hint",
-            prompt=numbers.tokens(slot.prompt_tokens),
-            cached=numbers.tokens(slot.cached_tokens),
-            output=numbers.tokens(slot.output_tokens),
-        ),
-        speed=numbers.speed(slot.tokens_per_second),
-        elapsed=numbers.clock(slot.elapsed_s),
-        cancel_label=text("cancel.label", name=f"#{slot.number}"),
-        cancel_effect=text(
-            "cancel.running", name=f"#{slot.number}", key=slot.key, n=numbers.tokens(slot.output_tokens)
-        ),
-    )
-
-
-def _prefill_bar(slot: Slot, text: Text) -> PrefillBar | None:
-    if not slot.prompt_tokens:
-        return None
-    prefilled = min(slot.prefilled_tokens, slot.prompt_tokens)
-    cached = min(slot.cached_tokens, prefilled)
-    percent = prefilled * 100 // slot.prompt_tokens
-    return PrefillBar(
-        cached_percent=round(cached * 100 / slot.prompt_tokens, 2),
-        computed_percent=round((prefilled - cached) * 100 / slot.prompt_tokens, 2),
-        percent=percent,
-        eta=text("slot.eta", span=numbers.span(text, slot.eta_s)) if slot.eta_s is not None else "",
-        label=text(
-            "slot.bar",
-            name=f"#{slot.number}",
-            percent=percent,
-            cached=numbers.tokens(cached),
-            computed=numbers.tokens(prefilled - cached),
-            prompt=numbers.tokens(slot.prompt_tokens),
-        ),
-    )
-
-
-def _waiting_row(row: Waiting, text: Text) -> WaitingRow:
-    return WaitingRow(
-        id=row.id,
-        position=row.position,
-        name=f"#{row.number}",
-        key=row.key,
-        phase=text("phase.held") if row.phase == "held" else text("phase.waiting"),
-        is_held=row.phase == "held",
-        is_batch=row.request_class == "batch",
-        prompt=numbers.tokens(row.prompt_tokens),
-        age=numbers.span(text, row.waited_s),
-        cancel_label=text("cancel.label", name=f"#{row.number}"),
-        cancel_effect=text("cancel.waiting", name=f"#{row.number}", key=row.key),
-    )
-
-
-def _recent_row(row: RequestRow, text: Text) -> RecentRow:
-    outcome = text(_OUTCOME_TEXT[row.outcome])
-    return RecentRow(
-        id=row.id,
-        name=f"#{row.number}",
-        started=numbers.time_of_day(row.started_at_s),
-        key=row.key,
-        model=row.model,
-        queue=numbers.milliseconds(row.queue_ms),
-        prefill=numbers.milliseconds(row.prefill_ms),
-        decode=numbers.milliseconds(row.decode_ms),
-        prompt=numbers.tokens(row.prompt_tokens),
-        cached=numbers.tokens(row.cached_tokens),
-        output=numbers.tokens(row.completion_tokens),
-        outcome=f"{outcome} · {row.error_code}" if row.error_code else outcome,
-        outcome_sign=_OUTCOME_SIGN[row.outcome],
-        outcome_tone=_OUTCOME_TONE[row.outcome],
-    )
+def _now_at_work(overview: Overview, text: Text) -> str:
+    """Streams that generate, and prompts that are read meanwhile: a machine that only reads is not idle."""
+    reading = [slot for slot in overview.slots if slot is not None and is_reading(slot)]
+    parts = []
+    if overview.decoding or not reading:
+        parts.append(text.count("figure.streams", overview.decoding))
+    if reading:
+        parts.append(text.count("figure.reading", len(reading)))
+    if reading and not overview.decoding:
+        speeds = [slot.tokens_per_second for slot in reading if slot.tokens_per_second is not None]
+        parts.append(f"{numbers.speed(sum(speeds) if speeds else None)} tok/s")
+    return " · ".join(parts)

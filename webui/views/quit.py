@@ -16,9 +16,16 @@ _STEP_TEXT: Final[dict[Step, str]] = {
     "going": "quit.going",
     "stuck": "quit.stuck",
     "gone": "quit.gone",
+    "closable": "quit.closable",
 }
-_STEP_TONE: Final[dict[Step, Tone]] = {"waiting": "idle", "going": "busy", "stuck": "bad", "gone": "good"}
-_STEP_SIGN: Final[dict[Step, str]] = {"waiting": "○", "going": "◐", "stuck": "✕", "gone": "✓"}
+_STEP_TONE: Final[dict[Step, Tone]] = {
+    "waiting": "idle",
+    "going": "busy",
+    "stuck": "bad",
+    "gone": "good",
+    "closable": "good",
+}
+_STEP_SIGN: Final[dict[Step, str]] = {"waiting": "○", "going": "◐", "stuck": "✕", "gone": "✓", "closable": "✓"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +80,12 @@ def _lead(progress: Progress, text: Text, *, running: int) -> str:
         return text("quit.over")
     if progress.is_alone:
         return text("quit.alone", pid=progress.engine_pid)
-    if progress.engine != "gone" and running:
-        return text.count("quit.finishing", running)
+    finishing = text.count("quit.finishing", running) if running else ""
     if progress.engine == "stuck":
-        return text("quit.engine_stuck", pid=progress.engine_pid, patience=numbers.span(text, PATIENCE_S))
+        stuck = text("quit.engine_stuck", pid=progress.engine_pid, patience=numbers.span(text, PATIENCE_S))
+        return text.join(stuck, finishing)
+    if progress.engine != "gone" and running:
+        return finishing
     if progress.gateway == "stuck":
         return text("quit.gateway_stuck", patience=numbers.span(text, PATIENCE_S))
     return text("quit.since", span=numbers.span(text, progress.waited_s))

@@ -14,6 +14,8 @@ from webui.watch import Seen
 Theme = Literal["system", "light", "dark"]
 Tone = Literal["good", "busy", "wait", "bad", "idle"]
 PageName = Literal["now", "keys", "quit", "message"]
+# Whether Splash ends because this console was told to: then a silent gateway is no alarm. over: nothing is left.
+Ending = Literal["no", "begun", "over"]
 
 NEXT_THEME: Final[dict[Theme, Theme]] = {"system": "light", "light": "dark", "dark": "system"}
 THEME_TEXT: Final[dict[Theme, str]] = {
@@ -39,7 +41,8 @@ _STATE_TONE: Final[dict[EngineState, Tone]] = {
     "ready": "good",
     "draining": "wait",
     "stopping": "wait",
-    "crashed": "bad",
+    # It is started again by itself: nobody has to come.
+    "crashed": "wait",
     "failed": "bad",
 }
 # The form of the mark tells the tone without its colour.
@@ -61,6 +64,14 @@ class Masthead:
 
 
 @dataclass(frozen=True, slots=True)
+class NoticeLine:
+    """What became of the last order. `at`: time of day."""
+
+    message: str
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
 class Shell:
     """`masthead` None: a page outside a session, which shows nothing. `here`: where a preference leads back to."""
 
@@ -71,7 +82,8 @@ class Shell:
     here: str
     form_token: str
     masthead: Masthead | None
-    notice: str | None = None
+    notice: NoticeLine | None = None
+    ending: Ending = "no"
 
     @property
     def next_theme(self) -> Theme:
@@ -156,7 +168,9 @@ def _detail(overview: Overview, text: Text) -> str:
             parts.append(text("state.left", span=numbers.span(text, left_s)))
     elif engine.state in ("draining", "stopping"):
         parts.append(text.count("state.drain", num_running(overview)))
-    elif engine.state in ("crashed", "failed") and engine.error is not None:
+    elif engine.state == "crashed":
+        parts.append(text("state.starts_again"))
+    elif engine.state == "failed" and engine.error is not None:
         parts.append(engine.error)
     num_held = sum(waiting.phase == "held" for waiting in overview.waiting)
     if num_held:

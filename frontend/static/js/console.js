@@ -1,4 +1,5 @@
-// What the page does beyond asking again: it rests while hidden, says when the console is lost, and copies.
+// What the page does beyond asking again: it rests while hidden, says when the console is lost, copies, and puts the
+// focus where a panel begins.
 // It decides nothing about the system: everything shown comes from the server.
 (() => {
   "use strict";
@@ -38,13 +39,33 @@
     banner.hidden = !isLost;
     document.body.classList.toggle("is-lost", isLost);
     const age = document.getElementById("lost-age");
-    if (isLost) age.textContent = `${Math.round((performance.now() - lastAnswerMs) / 1000)} ${age.dataset.unit}`;
+    if (!isLost) return;
+    age.textContent = `${Math.round((performance.now() - lastAnswerMs) / 1000)} ${age.dataset.unit}`;
+    showStateLost(document.getElementById("state"));
+  };
+
+  // The place that everybody looks at must not stay green; the next answer puts the state back.
+  const showStateLost = (state) => {
+    const mark = state.querySelector(".mark");
+    mark.className = "mark tone-bad";
+    mark.dataset.hint = state.dataset.lostHint;
+    mark.setAttribute("aria-description", state.dataset.lostHint);
+    mark.querySelector(".sign").textContent = "✕";
+    setText(state.querySelector("#state-word"), state.dataset.lost);
+    setText(state.querySelector(".state-detail"), "");
+  };
+
+  // Written once only: a screen reader says again what is written again.
+  const setText = (element, text) => {
+    if (element.textContent !== text) element.textContent = text;
   };
 
   document.addEventListener("htmx:after:request", () => {
     lastAnswerMs = performance.now();
+    if (!isLost) return;
     isLost = false;
     showLost();
+    refreshAll();
   });
 
   document.addEventListener("htmx:error", () => {
@@ -71,6 +92,28 @@
     const button = event.target.closest("button.copy");
     if (button !== null) copy(button);
   });
+
+  // Panels open by themselves, without us; the browser gives the focus back when they close.
+  document.addEventListener(
+    "toggle",
+    (event) => {
+      if (event.newState === "open") event.target.querySelector("[data-first]")?.focus();
+    },
+    true,
+  );
+
+  // An order takes a moment, and a second click would give it twice.
+  const sent = new WeakSet();
+  document.addEventListener("submit", (event) => {
+    if (sent.has(event.target)) event.preventDefault();
+    sent.add(event.target);
+  });
+  addEventListener("pageshow", (event) => {
+    if (event.persisted) location.reload();
+  });
+
+  // A reload of the page that shows a new key must not make another one.
+  if (document.getElementById("new-key") !== null) history.replaceState(null, "", "/keys");
 
   const showCopyButtons = () => document.querySelectorAll("button.copy[hidden]").forEach((button) => (button.hidden = false));
   document.addEventListener("htmx:after:swap", showCopyButtons);

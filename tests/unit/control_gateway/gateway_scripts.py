@@ -47,6 +47,14 @@ def reached(stage, phase) -> bool:
     return any(slot and slot.phase == phase and slot.prefilled_tokens > 0 for slot in stage.relay.slots())
 
 
+def no_engine_is_ready(stage):
+    """As between two engines; the answer is the engine that was there."""
+    engine = stage.source.engine
+    stage.source.engine, stage.source.availability = None, "held"
+    stage.line.hold()
+    return engine
+
+
 @contextlib.asynccontextmanager
 async def asking(stage, **fields):
     """A client with a request under way; leaving closes its connection."""

@@ -16,6 +16,7 @@ from starlette.routing import Route
 
 from control.engine_client import EngineClient
 from control.fifo import Line
+from control.http_protocol import HttpProtocol
 from control.keys import KeyRing, load_keys
 from control.metrics.database import open_database, open_for_reading
 from control.metrics.questions import Questions
@@ -59,12 +60,19 @@ class TestServer(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving(make_app: Callable[[int], object]) -> AsyncIterator[int]:
+async def serving(make_app: Callable[[int], object], http="httptools") -> AsyncIterator[int]:
     """A real server on a free port of this machine. `make_app` is given the port."""
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
     config = uvicorn.Config(
-        make_app(port), lifespan="off", ws="none", log_config=None, access_log=False, timeout_graceful_shutdown=1
+        make_app(port),
+        http=http,
+        lifespan="off",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=1,
     )
     server = TestServer(config)
     task = asyncio.create_task(server.serve(sockets=[listener]))
@@ -219,7 +227,7 @@ class Stage:
 
 @contextlib.asynccontextmanager
 async def staged(
-    tmp_path, *, concurrency=4, limit=256, heartbeat_s=15.0, grace_s=1.0, notice_limit_s=0.3, **api
+    tmp_path, *, concurrency=4, limit=256, heartbeat_s=15.0, grace_s=1.0, notice_limit_s=0.3, http=HttpProtocol, **api
 ) -> AsyncIterator[Stage]:
     path = tmp_path / "splash.db"
     database = open_database(path)
@@ -244,7 +252,7 @@ async def staged(
         async with (
             serving(engine.app) as engine_port,
             serving(
-                lambda port: public_api(keys=keys, relay=relay, source=source, hosts=loopback_hosts(port), **api)
+                lambda port: public_api(keys=keys, relay=relay, source=source, hosts=loopback_hosts(port), **api), http
             ) as port,
             httpx.AsyncClient(
                 base_url=f"http://127.0.0.1:{port}",

@@ -174,17 +174,26 @@ async def test_an_unknown_model_is_404_for_the_sdk(sdk):
 
 
 @pytest.mark.parametrize("is_stream", [False, True])
-async def test_a_prompt_that_does_not_fit_is_a_400_with_both_numbers(stage, is_stream):
-    stage.engine.prompt_tokens = 5000
+@pytest.mark.parametrize("prompt_tokens", [4096, 5000])
+async def test_a_prompt_that_leaves_no_room_for_an_answer_is_a_400_with_both_numbers(stage, is_stream, prompt_tokens):
+    stage.engine.prompt_tokens = prompt_tokens
 
     answer = await stage.client.post("/v1/chat/completions", json=chat_body(stream=is_stream))
 
     assert answer.status_code == 400
     error = answer.json()["error"]
     assert error["code"] == "context_length_exceeded"
-    assert "prompt is too long: 5000 tokens > 4096 maximum" in error["message"]
+    assert f"prompt is too long: {prompt_tokens} tokens > 4095 maximum" in error["message"]
     assert stage.engine.received == []
-    assert [row.outcome for row in await stage.rows()] == ["rejected"]
+    assert [(row.outcome, row.error_code) for row in await stage.rows()] == [("rejected", "context_length_exceeded")]
+
+
+async def test_a_prompt_that_leaves_room_for_one_token_is_run(stage):
+    stage.engine.prompt_tokens = 4095
+
+    answer = await stage.client.post("/v1/chat/completions", json=chat_body())
+
+    assert answer.status_code == 200
 
 
 async def test_what_the_engine_refuses_names_the_clients_field(stage):

@@ -39,6 +39,38 @@ def test_a_speed_is_unknown_at_first_and_falls_in_a_stall():
     assert speed.per_second(3.0) == 10
 
 
+@pytest.mark.parametrize("stalled_s", [3.0, 30.0, 3_000.0])
+def test_a_stream_that_stands_still_has_no_speed_left(stalled_s):
+    speed = Speed()
+    for second in range(5):
+        speed.add(float(second), second * 50)
+
+    assert speed.per_second(4.0) == 50
+    assert speed.per_second(4.0 + stalled_s) == 0.0
+
+
+def test_a_stream_that_goes_on_after_a_stall_does_not_pay_for_it_for_long():
+    speed = Speed()
+    speed.add(0.0, 0)
+    speed.add(1.0, 50)
+    speeds = []
+    for second in range(61, 66):
+        speed.add(float(second), 50 + (second - 60) * 50)
+        speeds.append(speed.per_second(float(second)))
+
+    assert speeds[0] > 5
+    assert speeds[-1] == 50
+
+
+def test_a_slot_says_whether_its_client_has_what_was_generated(life):
+    life.admitted(slot=0, now=101.0)
+    whole = parse_chat(b'{"model":"demo","messages":[{"role":"user","content":"x"}]}', "id")
+    other = Life(whole, number=9, key="k", ticket=Ticket("id"), now=100.0, started_wall_s=1e9)
+    other.admitted(slot=1, now=101.0)
+
+    assert (life.as_slot(101.0).stream, other.as_slot(101.0).stream) == (True, False)
+
+
 def test_the_first_emission_is_not_part_of_the_decode_speed(life):
     life.admitted(slot=2, now=101.0)
     life.happened([wire.TextDelta(text=str(n)) for n in range(8)], 102.0)

@@ -7,7 +7,15 @@ import pytest
 
 from control.errors import EngineStopped
 from engine import wire
-from tests.unit.control_gateway.gateway_scripts import Gate, asking, in_decode, in_prefill, reached, the_only_row
+from tests.unit.control_gateway.gateway_scripts import (
+    Gate,
+    asking,
+    in_decode,
+    in_prefill,
+    no_engine_is_ready,
+    reached,
+    the_only_row,
+)
 from tests.unit.control_gateway.gateway_stage import chat_body, chunks, eventually, says, staged
 
 PATH = "/v1/chat/completions"
@@ -51,6 +59,45 @@ async def test_heartbeats_go_on_through_prefill_and_stalls_and_split_nothing(tmp
     assert all(frame == b": keep-alive" or frame.startswith(b"data: ") for frame in frames[:-1])
     words = [chunk["choices"][0]["delta"].get("content") for chunk in chunks(received.decode())]
     assert words == ["", "a" * 100_000, "late", None]
+
+
+async def test_heartbeats_fill_the_time_in_which_a_prompt_is_counted(tmp_path):
+    async with staged(tmp_path, heartbeat_s=0.02, grace_s=0.02) as stage:
+        stage.engine.count_opened = asyncio.Event()
+        async with stage.client.stream("POST", PATH, json=chat_body(stream=True)) as answer:
+            received = b""
+            async for chunk in answer.aiter_raw():
+                received += chunk
+                if received.count(HEARTBEAT) == 3:
+                    stage.engine.count_opened.set()
+
+    assert answer.status_code == 200
+    assert received.startswith(HEARTBEAT * 3)
+    assert received.endswith(b"data: [DONE]\n\n")
+
+
+async def test_a_refusal_that_takes_longer_than_the_grace_is_a_frame(tmp_path):
+    async with staged(tmp_path, heartbeat_s=0.02, grace_s=0.02) as stage:
+        stage.engine.count_opened, stage.engine.prompt_tokens = asyncio.Event(), 5000
+        async with stage.client.stream("POST", PATH, json=chat_body(stream=True)) as answer:
+            stage.engine.count_opened.set()
+            received = await answer.aread()
+        row = await the_only_row(stage)
+
+    assert answer.status_code == 200
+    assert [chunk["error"]["code"] for chunk in chunks(received.decode())] == ["context_length_exceeded"]
+    assert (row.outcome, row.error_code) == ("rejected", "context_length_exceeded")
+
+
+async def test_a_refusal_within_the_grace_keeps_its_status_however_the_prompt_was_counted(tmp_path):
+    async with staged(tmp_path, heartbeat_s=0.02, grace_s=5) as stage:
+        stage.engine.count_opened, stage.engine.prompt_tokens = asyncio.Event(), 5000
+        async with asking(stage, stream=True) as answering:
+            await eventually(lambda: len(stage.engine.counted) == 1)
+            stage.engine.count_opened.set()
+            answer = await answering
+
+    assert answer.status_code == 400
 
 
 async def test_an_answer_that_comes_in_time_has_no_heartbeat(tmp_path):
@@ -122,7 +169,7 @@ async def test_no_model_and_none_on_the_way_is_503_with_retry_after(tmp_path):
 async def test_a_client_that_leaves_the_line_is_gone_within_a_second(tmp_path, is_stream, is_held):
     async with staged(tmp_path, concurrency=1, grace_s=0.01) as stage, contextlib.AsyncExitStack() as clients:
         if is_held:
-            stage.line.hold()
+            no_engine_is_ready(stage)
         else:
             stage.engine.scripts = [in_decode()]
             await clients.enter_async_context(asking(stage, stream=True))
@@ -136,6 +183,27 @@ async def test_a_client_that_leaves_the_line_is_gone_within_a_second(tmp_path, i
 
     assert (row.outcome, row.error_code, row.stream) == ("cancelled", "client_gone", is_stream)
     assert len(stage.engine.received) == (0 if is_held else 1)
+    assert len(stage.engine.counted) == (0 if is_held else 2)
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_a_held_client_that_left_is_not_run_when_the_engine_is_back(tmp_path, is_stream):
+    async with staged(tmp_path, concurrency=1, grace_s=0.01) as stage, contextlib.AsyncExitStack() as leaving:
+        engine = no_engine_is_ready(stage)
+        await leaving.enter_async_context(asking(stage, stream=is_stream, seed=1))
+        await eventually(lambda: len(stage.line.waiting) == 1)
+        async with asking(stage, stream=is_stream, seed=2) as staying:
+            await eventually(lambda: len(stage.line.waiting) == 2)
+            phases = [each.phase for each in stage.relay.waiting()]
+            await leaving.aclose()
+            await eventually(lambda: len(stage.line.waiting) == 1, within_s=1)
+            stage.source.engine, stage.source.availability = engine, "ready"
+            stage.line.open()
+            answer = await staying
+
+    assert phases == ["held", "held"]
+    assert answer.status_code == 200
+    assert [request.sampling.seed for request in stage.engine.received] == [2]
 
 
 async def test_a_client_that_leaves_while_it_is_counted_is_gone_within_a_second(tmp_path):

@@ -237,7 +237,7 @@ def test_an_order_to_load_forgives_earlier_failures():
 
 def test_an_engine_that_cannot_be_ended_is_a_failure_and_is_stopped_by_force_before_anything_else_runs():
     life = in_state("stopping")
-    life.stop_failed("pid 7 did not end", now=1)
+    life.left_over("pid 7 did not end", now=1)
 
     action = life.load(OTHER, now=2)
 

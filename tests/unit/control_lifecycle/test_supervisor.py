@@ -38,6 +38,20 @@ async def test_an_engine_that_is_not_ready_yet_keeps_the_line_held(scene):
     assert (scene.state, scene.supervisor.engine, scene.line.is_open) == ("loading", None, False)
 
 
+async def test_the_view_says_whether_requests_are_held_or_turned_away(scene):
+    never_loaded = scene.supervisor.view().holds
+    await scene.supervisor.load(LoadRequest())
+    loading = scene.supervisor.view().holds
+    await scene.supervisor.refresh()
+    ready = scene.supervisor.view().holds
+    scene.supervisor.unload(force=False)
+    await scene.look()
+    unloaded = (scene.state, scene.supervisor.view().holds)
+
+    assert (never_loaded, loading, ready) == (False, True, False)
+    assert unloaded == ("unloaded", True)
+
+
 async def test_a_crash_holds_the_line_says_why_and_is_followed_by_a_restart(scene):
     await scene.ready()
     scene.engine.end = Exit("The engine (pid 7) was killed by SIGKILL.")

@@ -32,7 +32,7 @@ class Tiny:
 
 
 def decode_plainly(model: Any, prompt: tuple[int, ...]) -> Plain:
-    caches = new_caches(model, prompt_len=len(prompt), max_tokens=NUM_TOKENS)
+    caches = new_caches(model, room_len=len(prompt) + NUM_TOKENS)
     prefill_slice(model, caches, prompt[:-1])
     tokens, logits = [prompt[-1]], []
     for _ in range(NUM_TOKENS):

@@ -20,6 +20,7 @@ class CountingLayout:
     def __init__(self):
         self.rows = []
         self.fed = []
+        self.rooms = []
 
     def __len__(self):
         return len(self.rows)
@@ -29,6 +30,9 @@ class CountingLayout:
 
     def leave(self, index):
         self.rows.pop(index)
+
+    def make_room(self, index, room_len):
+        self.rooms.append((index, room_len))
 
     def forward(self, tokens):
         assert tokens.shape == (len(self.rows),)
@@ -59,6 +63,17 @@ def test_the_last_token_of_the_prompt_is_the_first_input():
     joined(decoder, "a", 5)
 
     assert [tokens_of(decoder.step()) for _ in range(3)] == [{"a": 6}, {"a": 7}, {"a": 8}]
+
+
+def test_before_a_step_every_row_is_told_the_room_of_its_request():
+    layout = CountingLayout()
+    decoder = Decoder(layout)
+    joined(decoder, "a", 5, max_tokens=1).room_len = 30
+    joined(decoder, "b", 5, max_tokens=1).room_len = 40
+
+    decoder.step()
+
+    assert layout.rooms == [(0, 30), (1, 40)]
 
 
 def test_the_next_step_is_launched_before_a_step_is_read():

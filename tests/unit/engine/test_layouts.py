@@ -26,7 +26,7 @@ def decode_together(layout, model, plain, *, joins_at, leaves_after):
     while present or any(at >= clock for at in joins_at):
         for stream, at in enumerate(joins_at):
             if at == clock:
-                caches = new_caches(model, prompt_len=len(plain[stream].prompt), max_tokens=NUM_TOKENS)
+                caches = new_caches(model, room_len=len(plain[stream].prompt) + NUM_TOKENS)
                 prefill_slice(model, caches, plain[stream].prompt[:-1])
                 layout.join(caches)
                 present.append(stream)
@@ -90,7 +90,7 @@ def test_joining_and_leaving_rows_copies_no_context_of_the_others(tiny):
     layout = RowsLayout(tiny.model, make_prompt_cache(tiny.model))
     sequences = []
     for plain in tiny.plain[:2]:
-        caches = new_caches(tiny.model, prompt_len=len(plain.prompt), max_tokens=NUM_TOKENS)
+        caches = new_caches(tiny.model, room_len=len(plain.prompt) + NUM_TOKENS)
         prefill_slice(tiny.model, caches, plain.prompt[:-1])
         sequences.append(caches)
     layout.join(sequences[0])
@@ -107,7 +107,7 @@ def test_a_short_row_beside_a_long_one_holds_only_its_own_tokens(dense):
     layout = RowsLayout(dense, make_prompt_cache(dense))
     alone = []
     for length in (10, 1200):
-        caches = new_caches(dense, prompt_len=length, max_tokens=16)
+        caches = new_caches(dense, room_len=length + 16)
         prefill_slice(dense, caches, [1] * (length - 1))
         alone.append(sum(cache.nbytes for cache in caches))
         layout.join(caches)
@@ -119,7 +119,7 @@ def test_a_short_row_beside_a_long_one_holds_only_its_own_tokens(dense):
 
 
 def test_prefilling_in_slices_never_copies_the_row(dense):
-    caches = new_caches(dense, prompt_len=1000, max_tokens=100)
+    caches = new_caches(dense, room_len=1100)
     prefill_slice(dense, caches, [1] * 64)
     room = caches[0].keys.shape[2]
 
@@ -129,16 +129,36 @@ def test_prefilling_in_slices_never_copies_the_row(dense):
     assert caches[0].keys.shape[2] == room
 
 
-def test_a_row_that_is_full_grows_by_a_share_of_its_length(dense):
-    layout = RowsLayout(dense, make_prompt_cache(dense))
-    caches = new_caches(dense, prompt_len=2100, max_tokens=1)
-    prefill_slice(dense, caches, [1] * 2099)
+@pytest.mark.parametrize("make_layout", LAYOUTS)
+def test_a_row_that_is_full_grows_to_the_room_that_it_is_given_and_no_further(dense, make_layout):
+    layout = make_layout(dense, make_prompt_cache(dense))
+    caches = new_caches(dense, room_len=101)
+    prefill_slice(dense, caches, [1] * 99)
     layout.join(caches)
 
-    for _ in range(3):
+    rooms = []
+    for room_len in (101, 101, 104, 104, 104, 150):
+        layout.make_room(0, room_len)
         mx.eval(layout.forward(mx.array([1])))
+        rooms.append(caches[0].keys.shape[2])
 
-    assert caches[0].keys.shape[2] == 2101 + 512
+    assert rooms == [101, 101, 104, 104, 104, 150]
+
+
+def test_a_padded_row_that_is_left_alone_grows_to_the_room_that_it_is_given(dense):
+    layout = PaddedLayout(dense, make_prompt_cache(dense))
+    for length in (20, 99):
+        caches = new_caches(dense, room_len=length + 1)
+        prefill_slice(dense, caches, [1] * length)
+        layout.join(caches)
+    mx.eval(layout.forward(mx.array([1, 1])))
+    layout.leave(0)
+    both_rows = layout.kv_bytes
+
+    layout.make_room(0, 130)
+    mx.eval(layout.forward(mx.array([1])))
+
+    assert layout.kv_bytes == both_rows * 130 // 100
 
 
 def test_attention_that_is_not_given_rows_is_the_models_own():
@@ -183,7 +203,7 @@ def test_rows_refuse_a_model_that_does_attention_its_own_way():
         pass
 
     with pytest.raises(LayoutUnsupported, match="scaled_dot_product_attention"):
-        RowsLayout(OwnWay(), new_caches(SimpleNamespace(layers=[None]), prompt_len=1, max_tokens=1))
+        RowsLayout(OwnWay(), new_caches(SimpleNamespace(layers=[None]), room_len=2))
 
 
 def test_padding_refuses_a_cache_that_cannot_be_merged(dense):

@@ -27,6 +27,11 @@ def test_temperature_zero_takes_the_most_likely():
     assert draws(GREEDY, 5) == [0] * 5
 
 
+@pytest.mark.parametrize("temperature", [1e-7, 1e-38, 5e-324])
+def test_a_temperature_that_no_logit_can_be_divided_by_is_greedy(temperature):
+    assert draws(SamplingParameters(temperature=temperature, top_p=0.9), 5) == [0] * 5
+
+
 def test_temperature_one_draws_as_the_model_says():
     drawn = draws(SamplingParameters(seed=3), 3000)
 

@@ -11,6 +11,7 @@ from engine.scheduler import (
     BATCH_PATIENCE_S,
     FIRST_SLICE_TOKENS,
     LARGEST_SLICE_TOKENS,
+    NUM_SPEEDS,
     SLICE_ALONE_MS,
     SLICE_WHILE_DECODING_MS,
     SMALLEST_SLICE_TOKENS,
@@ -187,12 +188,46 @@ def test_one_stalled_slice_is_recovered_from():
     pace = PrefillPace()
     pace.observe(FIRST_SLICE_TOKENS, 30_000.0, target_ms=400.0)
     stalled = pace.slice_tokens(400.0)
-    for _ in range(6):
+    for _ in range(NUM_SPEEDS + 6):
         num_tokens = pace.slice_tokens(400.0)
         pace.observe(num_tokens, num_tokens * 0.5, target_ms=400.0)
 
     assert stalled == SMALLEST_SLICE_TOKENS
     assert pace.slice_tokens(400.0) == 800
+
+
+@pytest.mark.parametrize(
+    ("slices", "expected"),
+    [
+        ([(160, 704.0), (90, 152.0)], 90),  # the second was lucky
+        ([(160, 704.0), (90, 152.0), (90, 396.0)], 90),
+        ([(90, 152.0), (180, 304.0), (236, 789.0)], 119),  # the newest is the slowest
+        ([(160, 704.0), (90, 152.0), (90, 152.0), (90, 152.0)], 180),  # forgotten, but grown into
+        ([(500, 100.0)], 1000),
+    ],
+)
+def test_a_slice_is_as_long_as_the_slowest_of_the_last_ones_allows_and_at_most_twice_the_last(slices, expected):
+    pace = PrefillPace()
+
+    for num_tokens, elapsed_ms in slices:
+        pace.observe(num_tokens, elapsed_ms, target_ms=400.0)
+
+    assert pace.slice_tokens(400.0) == expected
+
+
+@given(
+    speeds=st.lists(st.floats(0.2, 2.0), min_size=4, max_size=60),
+    target_ms=st.sampled_from([SLICE_WHILE_DECODING_MS, SLICE_ALONE_MS]),
+)
+def test_however_speeds_vary_a_slice_overruns_by_no_more_than_the_machine_slowed_down(speeds, target_ms):
+    pace = PrefillPace()
+
+    for i, speed in enumerate(speeds):
+        num_tokens = pace.slice_tokens(target_ms)
+        if i > 0:
+            slowest = min(speeds[max(0, i - NUM_SPEEDS) : i])
+            assert num_tokens == SMALLEST_SLICE_TOKENS or num_tokens / slowest <= target_ms * 1.001
+        pace.observe(num_tokens, num_tokens / speed, target_ms=target_ms)
 
 
 def test_a_request_that_can_never_fit_is_refused_with_numbers():
@@ -204,6 +239,29 @@ def test_a_request_that_can_never_fit_is_refused_with_numbers():
 
     assert isinstance(action, Refuse) and action.request is request
     assert (action.error.needed_bytes, action.error.pool_bytes, action.error.retryable) == (15_010, 10_000, False)
+
+
+def test_a_prompt_that_fits_is_admitted_though_its_longest_answer_would_not():
+    scheduler = Scheduler(max_streams=4, pool=POOL)
+    request = a_request(prompt=long_prompt(999), max_tokens=30_000)
+    scheduler.enter(request)
+
+    assert isinstance(scheduler.next_action(0.0), Prefill)
+    assert request.room_len == 1000
+
+
+def test_alone_a_request_says_as_much_as_the_pool_holds_and_then_fails_with_numbers():
+    scheduler = Scheduler(max_streams=4, pool=POOL)
+    request = a_request(prompt=(1,), max_tokens=30_000)
+    decoding(scheduler, request)
+
+    while (action := scheduler.next_action(0.0)) == Decode():
+        request.tokens.append(1)
+
+    assert isinstance(action, Refuse) and action.request is request
+    assert len(request.tokens) == 999
+    assert (action.error.needed_bytes, action.error.pool_bytes, action.error.retryable) == (10_010, 10_000, False)
+    assert action.error.message == "out of memory: the request would need 10,010 bytes of a pool of 10,000"
 
 
 def test_a_request_that_does_not_fit_now_waits_and_all_behind_it_wait_too():
@@ -224,16 +282,45 @@ def test_a_request_that_does_not_fit_now_waits_and_all_behind_it_wait_too():
     assert not scheduler.is_blocked_by_memory
 
 
+def test_who_was_blocked_by_memory_blocks_nobody_once_gone():
+    scheduler = Scheduler(max_streams=2, pool=POOL)
+    decoding(scheduler, a_request("1", prompt=(1,), max_tokens=200))
+    blocked = a_request("2", prompt=long_prompt(900), max_tokens=1)
+    scheduler.enter(blocked)
+    scheduler.next_action(0.0)
+    was_blocked = scheduler.is_blocked_by_memory
+
+    scheduler.remove(blocked)
+
+    assert was_blocked
+    assert not scheduler.is_blocked_by_memory
+
+
+def test_beside_others_a_row_grows_by_what_is_left():
+    scheduler = Scheduler(max_streams=4, pool=POOL)
+    old, young = a_request("1", prompt=(1,), max_tokens=5000), a_request("2", prompt=(1,), max_tokens=600)
+    decoding(scheduler, old, young)
+    young.tokens.extend([1] * 256)
+    scheduler.next_action(0.0)
+    old.tokens.extend([1] * 256)
+
+    action = scheduler.next_action(0.0)
+
+    assert action == Decode()
+    assert (old.room_len, young.room_len) == (487, 513)
+
+
 def test_when_running_requests_outgrow_the_pool_the_youngest_fails_and_may_be_tried_again():
     scheduler = Scheduler(max_streams=4, pool=POOL)
     old, young = a_request("1", prompt=(1,), max_tokens=5000), a_request("2", prompt=(1,), max_tokens=5000)
     decoding(scheduler, old, young)
-    old.tokens.extend([1] * 600)
+    old.tokens.extend([1] * 750)
 
     action = scheduler.next_action(0.0)
 
     assert isinstance(action, Refuse) and action.request is young
     assert action.error.retryable
+    assert "all running requests" in action.error.message
 
 
 def test_a_cancelled_request_is_forgotten_wherever_it_is():
@@ -296,6 +383,7 @@ def test_every_request_ends_once_and_no_slice_is_longer_than_it_may_be(
             if cancelled_at is not None and cancelled_at <= now and request in scheduler.requests:
                 end(request)
         assert len(scheduler.running) <= max_streams
+        assert pool.used_bytes(scheduler.running) <= pool.pool_bytes
         match scheduler.next_action(now):
             case Prefill(request, num_tokens):
                 target_ms = SLICE_WHILE_DECODING_MS if scheduler.decoding else SLICE_ALONE_MS
@@ -312,6 +400,7 @@ def test_every_request_ends_once_and_no_slice_is_longer_than_it_may_be(
                 scheduler.observe_decode(step_ms)
                 for request in list(scheduler.decoding):
                     request.tokens.append(1)
+                    assert request.prompt_len + len(request.tokens) <= request.room_len
                     if len(request.tokens) == request.max_tokens:
                         end(request)
             case Refuse(request, error):

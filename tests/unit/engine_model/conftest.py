@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from engine.model.demo import ensure_demo
-from tests.unit.engine_model.folders import TINY_CONFIG, write_safetensors
+from tests.unit.engine_model.folders import TINY_CONFIG, TINY_TOKENIZER, write_safetensors
 
 
 @pytest.fixture(scope="session")
@@ -21,7 +21,7 @@ def demo_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make_folder(tmp_path):
     """Makes a folder that passes the preflight; what is given as None is left out."""
 
-    def make(name="tiny", *, config=None, tensors=None, tokenizer="{}"):
+    def make(name="tiny", *, config=None, tensors=None, tokenizer=TINY_TOKENIZER):
         folder = tmp_path / name
         folder.mkdir(parents=True)
         (folder / "config.json").write_text(json.dumps(TINY_CONFIG if config is None else config))

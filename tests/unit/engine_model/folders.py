@@ -4,6 +4,8 @@ import json
 import struct
 from pathlib import Path
 
+TINY_TOKENIZER = '{"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}'
+
 TINY_CONFIG = {
     "model_type": "llama",
     "num_hidden_layers": 3,

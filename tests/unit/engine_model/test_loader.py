@@ -1,3 +1,5 @@
+import shutil
+
 import mlx.core as mx
 import pytest
 from mlx.utils import tree_flatten
@@ -43,6 +45,13 @@ def test_progress_rises_from_nothing_to_everything(demo_home, monkeypatch):
     assert done == sorted(done)
     assert len(seen) >= 5
     assert {total for _, total in seen} == {loaded.weights_bytes}
+
+
+def test_a_folder_whose_name_looks_like_a_pattern_loads_too(demo_home, tmp_path):
+    folder = tmp_path / "models [4-bit]" / "demo?"
+    shutil.copytree(demo_home / "models" / "demo", folder)
+
+    assert loader.load(folder, ignore).weights_bytes == preflight(folder).weights_bytes
 
 
 def test_what_the_progress_raises_ends_the_loading(demo_home):

@@ -5,7 +5,7 @@ from itertools import count, pairwise
 
 from engine.request import SampledToken
 from engine.text.marked import Mark, MarkedText
-from engine.text.markup import ANSWER, CALL, CALL_IN_THOUGHT, THOUGHT, Marker, Markup
+from engine.text.markup import ANSWER, ANSWER_AFTER_CALL, CALL, CALL_IN_THOUGHT, THOUGHT, Marker, Markup
 from engine.text.output import TokenOutput, ToolUse
 from engine.wire import ReasoningDelta, TextDelta, TokenLogprob, ToolCallBegin, ToolCallDelta
 
@@ -16,7 +16,12 @@ MARKUP = Markup(
         ANSWER: (Marker("<think>", THOUGHT), Marker("<tool_call>", CALL)),
         THOUGHT: (Marker("</think>", ANSWER), Marker("<tool_call>", CALL_IN_THOUGHT)),
         CALL: (Marker("</tool_call>", ANSWER),),
-        CALL_IN_THOUGHT: (Marker("</tool_call>", ANSWER), Marker("</think>", ANSWER)),
+        CALL_IN_THOUGHT: (Marker("</tool_call>", ANSWER_AFTER_CALL), Marker("</think>", ANSWER)),
+        ANSWER_AFTER_CALL: (
+            Marker("<think>", THOUGHT),
+            Marker("<tool_call>", CALL_IN_THOUGHT),
+            Marker("</think>", ANSWER),
+        ),
     },
     think_start="<think>",
     think_end="</think>",

@@ -1,5 +1,7 @@
 """Bodies into requests: limits, defaults, and the rendering that a /count keeps for its /generate."""
 
+import math
+
 import msgspec
 import pytest
 
@@ -35,12 +37,18 @@ def renderings(monkeypatch):
 
     seen = []
     render = intake.render
-    monkeypatch.setattr(intake, "render", lambda prompt, model: (seen.append(prompt), render(prompt, model))[1])
+    monkeypatch.setattr(
+        intake, "render", lambda prompt, *args, **how: (seen.append(prompt), render(prompt, *args, **how))[1]
+    )
     return seen
 
 
 def body(request_id="a", text="Hello", **more):
     return msgspec.json.encode({"id": request_id, "prompt": {"text": text}} | more)
+
+
+def said(text):
+    return {"role": "user", "content": [{"type": "text", "text": text}]}
 
 
 def test_the_tokenizer_is_loaded_once(demo):
@@ -106,6 +114,21 @@ def test_a_prompt_that_leaves_room_for_no_token_is_too_long(intake):
     assert (refusal.value.prompt_tokens, refusal.value.maximum_context_tokens) == (CONTEXT, CONTEXT)
 
 
+@pytest.mark.parametrize("ask", [Intake.count, Intake.admit])
+@pytest.mark.parametrize("prompt", [{"text": "ab " * 300_000}, {"messages": [said("ab " * 300_000)]}])
+def test_a_prompt_beyond_all_hope_is_refused_without_being_tokenised(intake, monkeypatch, ask, prompt):
+    def never(*_, **__):
+        raise AssertionError("tokenised")
+
+    monkeypatch.setattr(type(intake.load().tokenizer), "encode", never, raising=False)
+
+    with pytest.raises(ContextTooLong) as refusal:
+        ask(intake, msgspec.json.encode({"id": "a", "prompt": prompt}))
+
+    assert 600_000 // 11 < refusal.value.prompt_tokens < 600_000
+    assert refusal.value.maximum_context_tokens == CONTEXT
+
+
 @pytest.mark.parametrize("bad", [b"", b"nonsense", b"\xff\xfe", b'{"id": "a", "prompt": {"text": "x"'])
 def test_what_is_not_json_is_refused(intake, bad):
     with pytest.raises(InvalidRequest, match="JSON"):
@@ -132,7 +155,15 @@ def test_a_model_that_is_not_meant_to_be_sampled_is_greedy_by_default():
     assert GenerationDefaults.of({"do_sample": False, "temperature": 0.6}).temperature == 0.0
 
 
-@pytest.mark.parametrize("config", [{}, {"temperature": None, "top_p": "high"}])
+@pytest.mark.parametrize(
+    "config",
+    [
+        {},
+        {"temperature": None, "top_p": "high"},
+        {"temperature": -1, "top_p": 1.5, "min_p": math.nan, "top_k": -1, "repetition_penalty": 0},
+        {"temperature": math.inf, "repetition_penalty": 1e6},
+    ],
+)
 def test_without_usable_recommendations_the_neutral_values_hold(config):
     assert GenerationDefaults.of(config) == GenerationDefaults()
 

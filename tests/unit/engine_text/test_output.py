@@ -110,6 +110,42 @@ def test_a_call_from_within_an_unclosed_thought_ends_the_thought():
     assert played.text == "Done"
 
 
+@pytest.mark.parametrize(
+    ("pieces", "num_calls", "text"),
+    [
+        ([CALL_TEXT, "\n</think>\n\nDone"], 1, "Done"),
+        ([CALL_TEXT, CALL_TEXT, "</think>", "Done"], 2, "Done"),
+        ([CALL_TEXT, "so ", "</think>", "Done"], 1, "so Done"),
+        ([CALL_TEXT, "</think>", "a</think>b"], 1, "a</think>b"),
+        ([CALL_TEXT, "<think>again</think>", "Done"], 1, "Done"),
+        ([CALL_TEXT, "<tool_call>{bad</tool_call>", "</think>", "Done"], 1, "<tool_call>{bad</tool_call>Done"),
+        ([CALL_TEXT, "<tool_call>{bad", "</think>", "Done"], 1, "<tool_call>{badDone"),
+        ([CALL_TEXT, "</think>"], 1, ""),
+    ],
+)
+def test_the_end_of_a_thought_behind_its_calls_is_not_shown_once(pieces, num_calls, text):
+    played = Played(["think", *pieces], state=THOUGHT)
+
+    assert played.thought.startswith("think")
+    assert "</think>" not in played.thought
+    assert len(played.calls) == num_calls
+    assert played.text == text
+
+
+def test_behind_a_call_of_the_answer_the_end_of_a_thought_is_text():
+    played = Played([CALL_TEXT, "a</think>b"])
+
+    assert played.text == "a</think>b"
+
+
+def test_a_call_that_is_no_text_is_given_out_as_the_model_wrote_it():
+    written = '<tool_call>{"name": "weather", "arguments": {"city": "\\ud83d"}}</tool_call>'
+    played = Played([written])
+
+    assert played.calls == []
+    assert played.text == written
+
+
 def test_a_thought_about_call_markers_stays_a_thought_and_the_answer_still_comes():
     played = Played(["write <tool_call> first", "\n</think>", "\nYes"], state=THOUGHT)
 

@@ -1,6 +1,7 @@
 """Neutral prompts into tokens: what the template is given, what happens when it refuses, where it leaves the model."""
 
 import copy
+from dataclasses import replace
 
 import msgspec
 import pytest
@@ -53,13 +54,7 @@ def with_template(demo):
         tokenizer = copy.copy(demo.tokenizer)
         tokenizer._tokenizer = copy.copy(demo.tokenizer._tokenizer)
         tokenizer._tokenizer.chat_template = template
-        return type(demo)(
-            tokenizer=tokenizer,
-            markup=demo.markup,
-            end_tokens=demo.end_tokens,
-            vocabulary_size=demo.vocabulary_size,
-            defaults=demo.defaults,
-        )
+        return replace(demo, tokenizer=tokenizer)
 
     return make
 
@@ -154,6 +149,15 @@ def test_arguments_that_do_not_parse_are_shown_as_they_were_written_where_the_te
     text = text_of(demo, prompt(said("user", "x"), said("assistant", tool_calls=[call(raw='{"a": ')])))
 
     assert '{"a": \n' in text
+
+
+@pytest.mark.parametrize("raw", ['{"a": "\\ud83d"}', '{"\\udc00": 1}'])
+def test_arguments_that_are_no_text_are_given_as_they_were_written(demo, raw):
+    call = {"id": "1", "name": "f", "arguments_raw": raw}
+
+    text = text_of(demo, prompt(said("user", "B"), said("assistant", tool_calls=[call])))
+
+    assert raw in text
 
 
 def test_a_complaint_of_the_template_about_everything_is_the_clients_to_read(with_template):

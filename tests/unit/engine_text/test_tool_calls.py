@@ -5,7 +5,7 @@ import json
 import pytest
 from mlx_lm.tool_parsers import json_tools, kimi_k2, mistral, qwen3_coder
 
-from engine.text.markup import ANSWER, CALL, THOUGHT, Marker, Markup
+from engine.text.markup import ANSWER, ANSWER_AFTER_CALL, CALL, CALL_IN_THOUGHT, THOUGHT, Marker, Markup
 from engine.text.tool_calls import ParsedCall, new_call_id, parse_calls
 
 TOOLS = [{"type": "function", "function": {"name": "f", "parameters": {"properties": {"n": {"type": "integer"}}}}}]
@@ -45,10 +45,18 @@ def test_one_section_may_hold_several_calls():
         *("", "{", "[1]", "null", '{"arguments": {}}', '{"name": 1}', '{"name": ""}'),
         *('{"name": "f", "arguments": "{bad"}', '{"name": "f", "arguments": [1]}'),
         '{"name": "f", "arguments": {"n": NaN}}',
+        *('{"name": "f", "arguments": {"n": "\\ud83d"}}', '{"name": "f", "arguments": {"\\udc00": 1}}'),
+        *('{"name": "f\\ud83d"}', '{"name": "f", "arguments": "{\\"n\\": \\"\\\\ud83d\\"}"}'),
     ],
 )
 def test_what_is_no_call_is_none(text):
     assert parse_calls(text, json_tools.parse_tool_call, TOOLS) == ()
+
+
+def test_a_whole_surrogate_pair_is_text():
+    (call,) = parse_calls('{"name": "f", "arguments": {"n": "\\ud83d\\ude42"}}', json_tools.parse_tool_call, TOOLS)
+
+    assert call.arguments == '{"n": "🙂"}'
 
 
 def test_a_value_that_its_type_forbids_makes_it_no_call():
@@ -69,6 +77,17 @@ def test_the_markers_of_a_model_come_from_its_tokenizer(demo):
     assert Marker("<tool_call>", CALL) in markup.markers[ANSWER]
     assert markup.markers[CALL] == (Marker("</tool_call>", ANSWER),)
     assert markup.opens_in == ANSWER
+
+
+def test_a_call_in_a_thought_leads_to_an_answer_in_which_the_thought_may_still_be_closed(demo):
+    markers = demo.markup.markers
+
+    assert markers[CALL_IN_THOUGHT] == (Marker("</tool_call>", ANSWER_AFTER_CALL), Marker("</think>", ANSWER))
+    assert set(markers[ANSWER_AFTER_CALL]) == {
+        Marker("<think>", THOUGHT),
+        Marker("<tool_call>", CALL_IN_THOUGHT),
+        Marker("</think>", ANSWER),
+    }
 
 
 def test_without_tools_no_marker_leads_into_a_call(demo):

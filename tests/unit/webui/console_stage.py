@@ -10,6 +10,7 @@ from control.wire import Health
 from tests.fakes.control import FakeControl
 from webui.app import make_app
 from webui.control_client import ControlClient
+from webui.ended_sessions import EndedSessions
 from webui.farewell import Farewell
 from webui.home import Home
 from webui.sessions import Sessions
@@ -52,7 +53,7 @@ async def serve(control: FakeControl, home: Home):
     client = ControlClient(home, admin_port=control.port)
     watch = Watch(client)
     farewell = Farewell(home, has_left.set)
-    sessions = Sessions(home.session_key(), port=PORT)
+    sessions = Sessions(home.session_key(), port=PORT, ended=EndedSessions(home))
     app = make_app(
         control=client,
         sessions=sessions,

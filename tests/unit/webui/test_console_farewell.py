@@ -8,6 +8,7 @@ import psutil
 import pytest
 
 from control.wire import AdminError, ProcessRecord
+from tests.fakes import control as fake
 from webui import farewell as farewell_module
 from webui.farewell import Farewell, progress
 
@@ -44,8 +45,8 @@ ENGINE, GATEWAY = record("engine"), record("control")
         (None, GATEWAY, 1.0, ("gone", "going", "waiting")),
         (None, GATEWAY, 30.0, ("gone", "stuck", "waiting")),
         (ENGINE, None, 1.0, ("stuck", "gone", "waiting")),
-        (None, None, 1.0, ("gone", "gone", "going")),
-        (None, None, 90.0, ("gone", "gone", "going")),
+        (None, None, 1.0, ("gone", "gone", "closable")),
+        (None, None, 90.0, ("gone", "gone", "closable")),
     ],
 )
 def test_the_model_goes_first_then_the_gateway_then_the_page(engine, gateway, waited_s, expected):
@@ -92,6 +93,7 @@ async def test_quitting_shows_the_steps_and_ends_the_console_last(console, sleep
     assert 'hx-trigger="every 1s' in during
     assert "hx-trigger" not in after
     assert "no process is left" in after
+    assert "can be closed" in after
     async with asyncio.timeout(5):
         await console.has_left.wait()
 
@@ -101,14 +103,46 @@ async def test_a_model_that_does_not_stop_keeps_the_page_and_offers_force(consol
     console.home.write_record(record("engine", sleeper.pid))
     console.home.write_record(record("control", os.getpid()))
 
+    console.control.overview = fake.overview(slots=(fake.decoding(),))
     await console.post("/quit")
     page = (await console.browser.get("/quit")).text
     await console.post("/quit", force="yes")
 
+    assert "1 running request finishes first." in page
     assert f"The model (pid {sleeper.pid}) has not stopped" in page
     assert 'name="force" value="yes"' in page
     assert console.control.orders == [("POST", "/quit", {}), ("POST", "/quit", {"force": True})]
     assert not console.has_left.is_set()
+
+
+async def test_force_is_named_only_where_its_button_is(console, sleeper):
+    console.control.overview = fake.overview(slots=(fake.decoding(),))
+    console.home.write_record(record("engine", sleeper.pid))
+    console.home.write_record(record("control", os.getpid()))
+
+    await console.post("/quit")
+    page = (await console.browser.get("/quit")).text
+
+    assert "1 running request finishes first." in page
+    assert "orce" not in page.split('id="quit"')[1]
+
+
+async def test_another_tab_sees_the_end_without_an_alarm_and_then_asks_no_more(console, sleeper, monkeypatch):
+    monkeypatch.setattr(farewell_module, "SHOW_END_S", 60.0)
+    await console.browser.get("/")
+    console.home.write_record(record("control", sleeper.pid))
+    await console.post("/quit")
+    console.control.is_silent = True
+    console.watch.forget()
+    during = (await console.browser.get("/now/live")).text
+
+    sleeper.kill()
+    sleeper.wait()
+    live, state = [(await console.browser.get(path)).text for path in ("/now/live", "/state")]
+
+    assert "has not answered" not in during + live
+    assert "data-over" in state
+    assert "stopped" in state
 
 
 async def test_a_model_without_a_gateway_is_named_with_the_command_that_ends_it(console, sleeper):

@@ -1,6 +1,9 @@
+import stat
+
 import pytest
 
 from tests.unit.webui.console_stage import PORT
+from webui.ended_sessions import EndedSessions
 from webui.sessions import SESSION_S, Sessions
 
 
@@ -54,16 +57,17 @@ async def test_while_the_gateway_is_gone_the_link_stays_good(visitor):
     answer = await visitor.browser.get("/login?token=once")
 
     assert answer.status_code == 502
-    assert "Your link is still good" in answer.text
+    assert "if it then refuses the link, <code>splash open</code> gives a new one" in answer.text
     assert visitor.control.links == {"once"}
 
 
 async def test_a_session_survives_a_restart_and_not_another_key(console):
     cookies = dict(console.browser.cookies)
 
-    restarted = Sessions(console.home.session_key(), port=PORT)
-    elsewhere = Sessions(b"another key", port=PORT)
-    other_port = Sessions(console.home.session_key(), port=PORT + 1)
+    ended = EndedSessions(console.home)
+    restarted = Sessions(console.home.session_key(), port=PORT, ended=ended)
+    elsewhere = Sessions(b"another key", port=PORT, ended=ended)
+    other_port = Sessions(console.home.session_key(), port=PORT + 1, ended=ended)
 
     assert restarted.read(cookies) == console.sessions.read(cookies)
     assert elsewhere.read(cookies) is None
@@ -84,6 +88,35 @@ async def test_logging_out_ends_the_session(console):
 
     assert answer.status_code == 303
     assert (await console.browser.get("/")).status_code == 401
+
+
+async def test_a_copy_of_the_cookie_is_worth_nothing_after_the_logout_even_after_a_restart(console):
+    copied = dict(console.browser.cookies)
+    await console.post("/logout")
+
+    restarted = Sessions(console.home.session_key(), port=PORT, ended=EndedSessions(console.home))
+    path = console.home.root / "secrets" / "ended-sessions.json"
+
+    assert console.sessions.read(copied) is None
+    assert restarted.read(copied) is None
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_an_ended_session_is_forgotten_when_its_cookie_has_expired(home):
+    now_s = [1_000.0]
+    ended = EndedSessions(home, wall_s=lambda: now_s[0])
+    ended.add("first", valid_s=10)
+    now_s[0] += 11
+
+    ended.add("second", valid_s=10)
+
+    assert ("first" in ended, "second" in ended) == (False, True)
+
+
+def test_a_damaged_list_of_ended_sessions_does_not_stop_the_console(home):
+    home.write_ended_sessions(b"{not json")
+
+    assert "anyone" not in EndedSessions(home)
 
 
 async def test_a_visit_from_another_site_comes_in_by_one_more_step(visitor):

@@ -93,10 +93,10 @@ async def test_the_line_shows_places_ages_and_why_each_waits(console):
     html = (await live(console)).split('id="line"')[1].split('id="engine"')[0]
 
     assert "#5001" in html
-    assert "1 min 14 s" in html
+    assert ">1:14<" in html
     assert "a slot" in html
     assert "batch" in html
-    assert "2 h 1 min" in html
+    assert ">2:01:40<" in html
     assert "a ready model" in html
 
 
@@ -124,7 +124,7 @@ async def test_without_a_model_the_page_says_what_to_do(console):
 
     html = await live(console)
 
-    assert "No model is loaded. Load one from this machine" in html
+    assert "Load one from this machine, or give the path" in html
     assert "export OPENAI_BASE_URL=http://127.0.0.1:8888/v1" in html
     assert 'popovertarget="panel-load"' in html
     assert 'popovertarget="panel-unload"' not in html
@@ -146,7 +146,7 @@ async def test_without_a_model_the_page_says_what_to_do(console):
         ),
         (
             fake.overview(view=fake.engine("crashed", error="out of memory"), line=(fake.waiting(1, 1, phase="held"),)),
-            "✕ crashed out of memory · held 1",
+            "◒ crashed starts again by itself · held 1",
         ),
         (fake.overview(view=fake.engine("failed", error="It does not fit.")), "✕ failed It does not fit."),
         (fake.overview(view=fake.engine(status_age_s=12.0)), "✕ silent for 12 s"),
@@ -216,6 +216,97 @@ async def test_recent_requests_show_where_their_time_went(console):
         assert value in html
     assert "failed · out_of_memory" in html
     assert "—" in html
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "expected"),
+    [
+        ("cancelled", "client_gone", "cancelled · client left"),
+        ("cancelled", "request_cancelled", "cancelled"),
+        ("failed", "engine_died", "failed · engine crashed"),
+        ("failed", "engine_stopped", "failed · force-stopped"),
+        ("completed", None, "completed"),
+    ],
+)
+async def test_how_a_request_ended_is_said_in_words_with_the_code_behind_them(console, outcome, code, expected):
+    console.control.requests = (fake.finished(4807, outcome, error_code=code),)
+
+    html = (await live(console)).split('id="recent-r4807"')[1].split("</tr>")[0]
+
+    assert f"</span> {expected}</td>" in html
+    assert code is None or f'title="{outcome} · {code}"' in html
+
+
+async def test_a_request_that_was_never_counted_has_no_numbers(console):
+    uncounted = msgspec.structs.replace(fake.finished(4807, "rejected"), prompt_tokens=0, cached_tokens=0)
+    console.control.requests = (uncounted,)
+
+    html = (await live(console)).split('id="recent-r4807"')[1].split("</tr>")[0]
+
+    assert ">0<" not in html
+    assert html.count(">—<") == 5
+
+
+async def test_a_request_whose_turn_has_not_come_is_not_drawn_as_a_bar_that_stands_still(console):
+    unread = msgspec.structs.replace(
+        fake.prefilling(4813, slot=2, prefilled=0, cached=0, eta_s=None), tokens_per_second=None
+    )
+    console.control.overview = fake.overview(slots=(fake.prefilling(slot=1), unread))
+    behind_another = await live(console)
+    console.control.overview = fake.overview(slots=(unread,))
+    console.watch.forget()
+    alone = await live(console)
+
+    assert 'data-phase="next"' in row(behind_another, 2)
+    assert "next to be read" in row(behind_another, 2)
+    assert "progressbar" not in row(behind_another, 2)
+    assert "progressbar" in row(behind_another, 1)
+    assert "progressbar" in row(alone, 2)
+
+
+@pytest.mark.parametrize(
+    ("slots", "note", "tone"),
+    [
+        ((), "0 streams", "idle"),
+        ((fake.decoding(),), "1 stream", "good"),
+        ((fake.prefilling(),), "1 reading · 2,940 tok/s", "busy"),
+        ((fake.prefilling(), fake.decoding()), "1 stream · 1 reading", "good"),
+    ],
+    ids=["idle", "decode", "prefill", "both"],
+)
+async def test_a_machine_that_only_reads_does_not_look_idle(console, slots, note, tone):
+    console.control.overview = fake.overview(slots=slots)
+
+    figure = (await live(console)).split('id="figure-speed"')[1].split("</div>")[0]
+
+    assert f">{note}<" in figure
+    assert f"tone-{tone}" in figure
+
+
+@pytest.mark.parametrize(("holds", "expected"), [(False, "requests get a 503"), (True, "requests are held")])
+async def test_without_a_model_the_page_says_what_becomes_of_requests(console, holds, expected):
+    console.control.overview = fake.overview(view=fake.engine("unloaded", holds=holds))
+
+    assert expected in await live(console)
+
+
+@pytest.mark.parametrize(
+    ("state", "tone"), [("failed", "bad"), ("crashed", "wait"), ("loading", "idle"), ("ready", "bad")]
+)
+async def test_only_what_needs_a_person_is_red(console, state, tone):
+    console.control.overview = fake.overview(view=fake.engine(state, error="It was killed by SIGKILL."))
+
+    assert f'class="problem tone-{tone}"' in await live(console)
+
+
+async def test_one_word_of_each_section_is_a_stop_of_the_tab_key(console):
+    console.control.overview = fake.overview(slots=(fake.decoding(),), line=(fake.waiting(5001, 1),))
+    console.control.requests = (fake.finished(4808),)
+
+    sections = (await live(console)).split("<section")[1:]
+    stops = [re.findall(r'class="hinted [^"]*" tabindex="(-?\d)"', section).count("0") for section in sections]
+
+    assert stops == [1, 1, 1, 1, 1]
 
 
 async def test_every_number_of_a_running_request_explains_itself(console):

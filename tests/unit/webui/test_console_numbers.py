@@ -4,6 +4,7 @@ from webui import numbers
 from webui.text import load_texts
 
 GIB = 1024**3
+ENGLISH, CHINESE = load_texts()["en"], load_texts()["zh"]
 
 
 @pytest.mark.parametrize(
@@ -26,9 +27,10 @@ GIB = 1024**3
         (numbers.clock(31.9), "0:31"),
         (numbers.clock(4_000), "1:06:40"),
         (numbers.clock(-1), "0:00"),
-        (numbers.milliseconds(None), "—"),
-        (numbers.milliseconds(12), "0.01 s"),
-        (numbers.milliseconds(154_000), "154 s"),
+        (numbers.milliseconds(ENGLISH, None), "—"),
+        (numbers.milliseconds(ENGLISH, 12), "0.01 s"),
+        (numbers.milliseconds(ENGLISH, 154_000), "154 s"),
+        (numbers.milliseconds(CHINESE, 50), "0.05 秒"),
     ],
 )
 def test_numbers_are_written_with_their_unit_and_unknown_is_a_dash(written, expected):

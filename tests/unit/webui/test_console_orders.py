@@ -1,9 +1,11 @@
 import re
 
+import msgspec
 import pytest
 
 from control.wire import AdminError
 from tests.fakes import control as fake
+from webui import control_client
 
 
 def sheet(html: str, panel: str) -> str:
@@ -40,7 +42,7 @@ async def test_loading_takes_what_was_typed_before_what_was_chosen(console, fiel
     assert console.control.orders == [("POST", "/engine/load", order)]
 
 
-@pytest.mark.parametrize("context", ["many", "-1", "1.5", "٣"])
+@pytest.mark.parametrize("context", ["many", "-1", "1.5", "٣", "9" * 13, "1" * 5_000])
 async def test_a_context_that_is_no_number_is_named_and_nothing_is_ordered(console, context):
     await console.post("/engine/load", model="demo", context=context)
     page = await console.browser.get("/")
@@ -49,7 +51,9 @@ async def test_a_context_that_is_no_number_is_named_and_nothing_is_ordered(conso
     assert console.control.orders == []
 
 
-@pytest.mark.parametrize(("value", "is_ordered"), [("1", True), ("4", True), ("0", False), ("5", False), ("", False)])
+@pytest.mark.parametrize(
+    ("value", "is_ordered"), [("1", True), ("4", True), ("0", False), ("5", False), ("", False), ("1" * 5_000, False)]
+)
 async def test_concurrency_is_one_to_four(console, value, is_ordered):
     await console.post("/concurrency", concurrency=value)
 
@@ -69,12 +73,53 @@ async def test_controls_own_sentence_is_shown_once(console):
 
 
 async def test_an_order_that_does_not_reach_control_says_so(console):
-    console.control.is_silent = True
-
-    await console.post("/engine/unload")
-    page = await console.browser.get("/")
+    console.control.stop()
+    try:
+        await console.post("/engine/unload")
+        page = await console.browser.get("/")
+    finally:
+        console.control.start(console.control.port)
 
     assert "the order did not reach it" in page.text
+
+
+async def test_an_order_that_arrived_and_is_not_answered_in_time_is_not_called_undelivered(console, monkeypatch):
+    monkeypatch.setattr(control_client, "ORDER_TIMEOUT_S", 0.1)
+    console.control.answers_after_s = 0.3
+
+    await console.post("/engine/unload")
+    console.control.answers_after_s = 0.0
+    page = (await console.browser.get("/")).text
+
+    assert console.control.orders == [("POST", "/engine/unload", {})]
+    assert "The order was sent, but the gateway did not confirm it in time" in page
+    assert "did not reach" not in page
+
+
+async def test_a_load_may_take_longer_than_other_orders(console, monkeypatch):
+    monkeypatch.setattr(control_client, "ORDER_TIMEOUT_S", 0.1)
+    console.control.answers_after_s = 0.3
+
+    await console.post("/engine/load", model="big")
+    console.control.answers_after_s = 0.0
+
+    assert 'id="notice"' not in (await console.browser.get("/")).text
+
+
+async def test_an_id_cannot_leave_its_place_in_controls_path(console):
+    await console.post("/requests/a%3Fb%23c/cancel")
+
+    assert console.control.orders == [("POST", "/requests/a?b#c/cancel", {})]
+
+
+async def test_a_notice_says_when_it_was_and_can_be_dismissed(console):
+    await console.post("/engine/load", context="many")
+
+    page = (await console.browser.get("/")).text
+    notice = re.sub(r"\s+", " ", page.split('id="notice"')[1].split("</p>")[0])
+
+    assert re.search(r"\d\d:\d\d:\d\d", notice)
+    assert '<a href="/">Dismiss</a>' in notice
 
 
 async def test_every_order_says_beforehand_what_it_does_to_the_requests(console):
@@ -89,8 +134,32 @@ async def test_every_order_says_beforehand_what_it_does_to_the_requests(console)
     assert "2 running requests are cut off and get an error each." in sheet(page, "panel-force")
     assert "2 running requests finish first. 5 wait and go on afterwards" in sheet(page, "panel-restart")
     assert "Request #4809 of codex ends now. The 812 tokens" in sheet(page, "cancel-r4809")
+    assert "ends now, before it has an answer" in sheet(page, "cancel-r4812")
     assert "leaves the line and never runs" in sheet(page, "cancel-r5001")
     assert "5 waiting requests are turned away" in (await console.browser.get("/quit")).text
+
+
+async def test_what_a_client_waits_for_as_a_whole_is_lost_when_it_is_cancelled(console):
+    whole = msgspec.structs.replace(fake.decoding(), stream=False)
+    console.control.overview = fake.overview(slots=(whole, fake.decoding(4810, slot=3, output=1)))
+
+    page = (await console.browser.get("/")).text
+
+    assert "the 812 tokens generated so far are lost" in sheet(page, "cancel-r4809")
+    assert "The one token that it has generated is already with its client" in sheet(page, "cancel-r4810")
+
+
+async def test_while_control_is_silent_no_button_pretends_to_cancel(console):
+    console.control.overview = fake.overview(slots=(fake.decoding(),), line=(fake.waiting(5001, 1),))
+    await console.browser.get("/now/live")
+    console.control.is_silent = True
+    console.watch.forget()
+
+    html = (await console.browser.get("/now/live")).text
+
+    buttons = re.findall(r'<button[^>]*popovertarget="cancel-[^>]*>', html)
+    assert len([button for button in buttons if "data-first" not in button]) == 2
+    assert all("disabled" in button for button in buttons if "data-first" not in button)
 
 
 async def test_every_form_of_every_page_carries_the_token_of_the_session(console):
@@ -130,13 +199,21 @@ async def test_a_key_is_revoked_by_its_number(console):
     assert console.control.orders == [("DELETE", "/keys/3", {})]
 
 
+async def test_nothing_on_the_page_of_a_new_key_leads_away_by_one_click_of_a_preference(console):
+    created = (await console.post("/keys", name="laptop")).text
+    later = (await console.browser.get("/keys")).text
+
+    assert 'action="/preferences"' not in created
+    assert 'action="/preferences"' in later
+
+
 async def test_without_control_the_page_of_keys_says_so(console):
     console.control.is_silent = True
 
     answer = await console.browser.get("/keys")
 
     assert answer.status_code == 200
-    assert "The gateway does not answer" in answer.text
+    assert "The gateway does not answer, so the keys are not known" in answer.text
 
 
 async def test_an_unknown_page_offers_the_way_back(console):
@@ -144,3 +221,11 @@ async def test_an_unknown_page_offers_the_way_back(console):
 
     assert answer.status_code == 404
     assert 'href="/"' in answer.text
+
+
+async def test_the_address_of_an_order_says_that_it_takes_no_visits(console):
+    answer = await console.browser.get("/engine/unload")
+
+    assert answer.status_code == 405
+    assert "This address takes no visits" in answer.text
+    assert "There is no such page" not in answer.text

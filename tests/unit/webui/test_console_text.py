@@ -82,5 +82,17 @@ def test_counts_have_their_own_sentence_for_one():
     assert text.count("figure.streams", 1234) == "1,234 streams"
 
 
+def test_sentences_are_joined_as_the_language_joins_them():
+    texts = load_texts()
+
+    assert texts["en"].join("One.", "", "Two.") == "One. Two."
+    assert texts["zh"].join("一。", "", "二。") == "一。二。"
+
+
+@pytest.mark.parametrize("word", ["暂存", "饿死", "数据流", "退出登录", "退出 Splash", "保持不变"])
+def test_words_that_were_wrong_in_chinese_do_not_come_back(word):
+    assert [key for key, sentence in load_texts()["zh"].sentences.items() if word in sentence] == []
+
+
 def placeholders(sentence: str) -> set[str | None]:
     return {name for _, name, _, _ in string.Formatter().parse(sentence) if name is not None}

@@ -1,0 +1,234 @@
+"""Requests on the page *Now*: in a slot, in the line, and ended; each with what cancelling it would do.
+
+It counts nothing: figures of the whole system are `webui.views.now`.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from control.wire import NUM_SLOTS, Outcome, Overview, RequestRow, Slot, Waiting
+from webui import numbers
+from webui.text import Text
+from webui.views.shell import Tone
+
+_OUTCOME_TEXT: Final[dict[Outcome, str]] = {
+    "completed": "outcome.completed",
+    "cancelled": "outcome.cancelled",
+    "failed": "outcome.failed",
+    "rejected": "outcome.rejected",
+}
+_OUTCOME_TONE: Final[dict[Outcome, Tone]] = {
+    "completed": "good",
+    "cancelled": "idle",
+    "failed": "bad",
+    "rejected": "wait",
+}
+_OUTCOME_SIGN: Final[dict[Outcome, str]] = {"completed": "✓", "cancelled": "–", "failed": "✕", "rejected": "!"}
+# Source: control.errors. A code that is not here is shown as it is.
+_REASON_TEXT: Final[dict[str, str]] = {
+    "client_gone": "reason.client_gone",
+    "context_length_exceeded": "reason.context_length_exceeded",
+    "engine_died": "reason.engine_died",
+    "engine_error": "reason.engine_error",
+    "engine_stopped": "reason.engine_stopped",
+    "gateway_restarts": "reason.gateway_restarts",
+    "internal_error": "reason.internal_error",
+    "invalid_request": "reason.invalid_request",
+    "no_model": "reason.no_model",
+    "quitting": "reason.quitting",
+    "rate_limit_exceeded": "reason.rate_limit_exceeded",
+    "waited_too_long": "reason.waited_too_long",
+}
+# The word for the outcome says all of it.
+_CODES_WITHOUT_REASON: Final = frozenset({"request_cancelled"})
+
+
+@dataclass(frozen=True, slots=True)
+class PrefillBar:
+    """`cached_percent` and `computed_percent` are the two tones, drawn one after the other."""
+
+    cached_percent: float
+    computed_percent: float
+    percent: int
+    eta: str
+    label: str
+
+
+@dataclass(frozen=True, slots=True)
+class SlotRow:
+    """One of the fixed rows. `id` is None where the slot is free; `bar` None unless its prompt is being read."""
+
+    slot: int
+    id: str | None = None
+    name: str = ""
+    key: str = ""
+    phase: str = ""
+    is_decoding: bool = False
+    is_next: bool = False
+    bar: PrefillBar | None = None
+    context: str = ""
+    context_hint: str = ""
+    speed: str = ""
+    elapsed: str = ""
+    cancel_label: str = ""
+    cancel_effect: str = ""
+    is_closed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingRow:
+    id: str
+    position: int
+    name: str
+    key: str
+    phase: str
+    is_held: bool
+    is_batch: bool
+    prompt: str
+    age: str
+    cancel_label: str
+    cancel_effect: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecentRow:
+    """`reason` is a word for `code`, which a program would see; both are empty when there is nothing to say."""
+
+    id: str
+    name: str
+    started: str
+    key: str
+    model: str
+    queue: str
+    prefill: str
+    decode: str
+    prompt: str
+    cached: str
+    output: str
+    outcome: str
+    reason: str
+    code: str
+    outcome_sign: str
+    outcome_tone: Tone
+
+
+def is_reading(slot: Slot | None) -> bool:
+    """The engine reads the prompt of this one now; it reads one prompt at a time."""
+    return slot is not None and slot.phase == "prefill" and not _is_unread(slot)
+
+
+def slot_rows(overview: Overview | None, text: Text) -> tuple[SlotRow, ...]:
+    if overview is None:
+        return tuple(SlotRow(slot=n) for n in range(1, NUM_SLOTS + 1))
+    is_anyone_read = any(is_reading(slot) for slot in overview.slots)
+    return tuple(
+        _slot_row(n, slot, text, is_next=is_anyone_read and slot.phase == "prefill" and _is_unread(slot))
+        if slot is not None
+        else SlotRow(slot=n, is_closed=n > overview.concurrency)
+        for n, slot in enumerate(overview.slots, start=1)
+    )
+
+
+def waiting_row(row: Waiting, text: Text) -> WaitingRow:
+    return WaitingRow(
+        id=row.id,
+        position=row.position,
+        name=f"#{row.number}",
+        key=row.key,
+        phase=text("phase.held") if row.phase == "held" else text("phase.waiting"),
+        is_held=row.phase == "held",
+        is_batch=row.request_class == "batch",
+        prompt=numbers.tokens(row.prompt_tokens),
+        age=numbers.clock(row.waited_s),
+        cancel_label=text("cancel.label", name=f"#{row.number}"),
+        cancel_effect=text("cancel.waiting", name=f"#{row.number}", key=row.key),
+    )
+
+
+def recent_row(row: RequestRow, text: Text) -> RecentRow:
+    # No prompt has 0 tokens: this one was never counted, so nothing is known of it.
+    is_counted = row.prompt_tokens > 0
+    return RecentRow(
+        id=row.id,
+        name=f"#{row.number}",
+        started=numbers.time_of_day(row.started_at_s),
+        key=row.key,
+        model=row.model,
+        queue=numbers.milliseconds(text, row.queue_ms),
+        prefill=numbers.milliseconds(text, row.prefill_ms),
+        decode=numbers.milliseconds(text, row.decode_ms),
+        prompt=numbers.tokens(row.prompt_tokens if is_counted else None),
+        cached=numbers.tokens(row.cached_tokens if is_counted else None),
+        output=numbers.tokens(row.completion_tokens if is_counted else None),
+        outcome=text(_OUTCOME_TEXT[row.outcome]),
+        reason=_reason(row.error_code, text),
+        code=row.error_code or "",
+        outcome_sign=_OUTCOME_SIGN[row.outcome],
+        outcome_tone=_OUTCOME_TONE[row.outcome],
+    )
+
+
+def _is_unread(slot: Slot) -> bool:
+    return slot.prefilled_tokens == 0 and slot.tokens_per_second is None
+
+
+def _slot_row(number: int, slot: Slot, text: Text, *, is_next: bool) -> SlotRow:
+    is_decoding = slot.phase == "decode"
+    context = None if slot.prompt_tokens is None else slot.prompt_tokens + slot.output_tokens
+    phase = "phase.decode" if is_decoding else "phase.next" if is_next else "phase.prefill"
+    return SlotRow(
+        slot=number,
+        id=slot.id,
+        name=f"#{slot.number}",
+        key=slot.key,
+        phase=text(phase),
+        is_decoding=is_decoding,
+        is_next=is_next,
+        bar=None if is_decoding or is_next else _prefill_bar(slot, text),
+        context=numbers.tokens(context),
+        context_hint=text(
+            "slot.context_hint",
+            prompt=numbers.tokens(slot.prompt_tokens),
+            cached=numbers.tokens(slot.cached_tokens),
+            output=numbers.tokens(slot.output_tokens),
+        ),
+        speed=numbers.speed(slot.tokens_per_second),
+        elapsed=numbers.clock(slot.elapsed_s),
+        cancel_label=text("cancel.label", name=f"#{slot.number}"),
+        cancel_effect=_cancel_effect(slot, text),
+    )
+
+
+def _cancel_effect(slot: Slot, text: Text) -> str:
+    names = {"name": f"#{slot.number}", "key": slot.key}
+    if not slot.output_tokens:
+        return text("cancel.reading", **names)
+    return text.count("cancel.streaming" if slot.stream else "cancel.whole", slot.output_tokens, **names)
+
+
+def _prefill_bar(slot: Slot, text: Text) -> PrefillBar | None:
+    if not slot.prompt_tokens:
+        return None
+    prefilled = min(slot.prefilled_tokens, slot.prompt_tokens)
+    cached = min(slot.cached_tokens, prefilled)
+    percent = prefilled * 100 // slot.prompt_tokens
+    return PrefillBar(
+        cached_percent=round(cached * 100 / slot.prompt_tokens, 2),
+        computed_percent=round((prefilled - cached) * 100 / slot.prompt_tokens, 2),
+        percent=percent,
+        eta=text("slot.eta", span=numbers.span(text, slot.eta_s)) if slot.eta_s is not None else "",
+        label=text(
+            "slot.bar",
+            name=f"#{slot.number}",
+            percent=percent,
+            cached=numbers.tokens(cached),
+            computed=numbers.tokens(prefilled - cached),
+            prompt=numbers.tokens(slot.prompt_tokens),
+        ),
+    )
+
+
+def _reason(code: str | None, text: Text) -> str:
+    if code is None or code in _CODES_WITHOUT_REASON:
+        return ""
+    return text(_REASON_TEXT[code]) if code in _REASON_TEXT else code
