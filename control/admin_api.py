@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 import msgspec
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -86,7 +87,12 @@ class AdminApi:
             Route(wire.REDEEM, self._redeem, methods=["POST"]),
             Route(wire.QUIT, self._quit, methods=["POST"]),
         ]
-        handlers = {ControlError: _refused, HTTPException: _no_such_thing, Exception: _broke}
+        handlers = {
+            ControlError: _refused,
+            SQLAlchemyError: _not_kept,
+            HTTPException: _no_such_thing,
+            Exception: _broke,
+        }
         return Guard(Starlette(routes=routes, exception_handlers=handlers), secret=secret, port=port)
 
     async def _healthz(self, request: Request) -> Response:
@@ -223,6 +229,12 @@ def _refusal_answer(error: ControlError) -> Response:
 
 async def _refused(request: Request, error: Any) -> Response:
     return _refusal_answer(error)
+
+
+async def _not_kept(request: Request, error: Any) -> Response:
+    logger.warning("admin request not kept path=%s reason=%s", request.scope["path"], error)
+    message = "The database did not take or give it (it is locked, full or read-only); try again."
+    return _json(wire.AdminError(code="database_unusable", message=message), status=503)
 
 
 async def _no_such_thing(request: Request, error: Any) -> Response:

@@ -79,7 +79,7 @@ async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, eng
     live_settings = load_settings(database, writer)
     keys = load_keys(database, writer)
     questions = Questions(open_for_reading(home.database))
-    line = Line(_concurrency(live_settings))
+    line = Line(concurrency_of(live_settings))
     engine_questions = EngineQuestions(home, engine_command)
     engine_process = EngineProcess(home, port=settings.engine_port, command=engine_command)
     supervisor = Supervisor(
@@ -122,6 +122,7 @@ async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, eng
     )
 
 
-def _concurrency(live_settings: LiveSettings) -> int:
+def concurrency_of(live_settings: LiveSettings) -> int:
+    """As it was chosen; the default when what is there is impossible."""
     chosen = live_settings.get(CONCURRENCY_SETTING, int)
     return chosen if chosen is not None and 1 <= chosen <= MAXIMUM_CONCURRENCY else MAXIMUM_CONCURRENCY

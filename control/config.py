@@ -4,6 +4,7 @@ It holds nothing that a person changes while Splash runs: that is in the databas
 """
 
 import re
+import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -78,12 +79,25 @@ def _home(environment: Mapping[str, str]) -> Path:
         raise SettingsInvalid("environment: SPLASH_HOME is empty; name a folder or leave it out.")
     try:
         home = Path(text).expanduser().resolve()
-        is_something_else = home.exists() and not home.is_dir()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise SettingsInvalid(f"environment: SPLASH_HOME={_shown(text)} can't be a folder: {error}.") from error
-    if is_something_else:
-        raise SettingsInvalid(f"environment: SPLASH_HOME={home} is not a folder.")
+        if _is_something_else(home):
+            raise SettingsInvalid(f"environment: SPLASH_HOME={home} is not a folder.")
+    except OSError as error:
+        raise SettingsInvalid(
+            f"environment: SPLASH_HOME={_shown(text)} can't be a folder: {error.strerror}."
+        ) from error
+    except (RuntimeError, ValueError) as error:
+        raise SettingsInvalid(
+            f"environment: SPLASH_HOME={_shown(text)} can't be a folder: {str(error).rstrip('.')}."
+        ) from error
     return home
+
+
+def _is_something_else(home: Path) -> bool:
+    """Raises OSError when there can be nothing at such a path: `Path.exists` answers that differently by version."""
+    try:
+        return not stat.S_ISDIR(home.stat().st_mode)
+    except FileNotFoundError:
+        return False
 
 
 def _read_toml(file: Path) -> dict[str, Any]:
@@ -118,7 +132,8 @@ def _port(key: str, value: object, source: str) -> int:
 def _host(value: object, source: str) -> str:
     if value not in LOOPBACK_HOSTS:
         raise SettingsInvalid(
-            f"{source}: {HOST_KEY}={_shown(value)} is neither {' nor '.join(LOOPBACK_HOSTS)}; Splash serves this machine only."
+            f"{source}: {HOST_KEY}={_shown(value)} is neither {' nor '.join(LOOPBACK_HOSTS)}; "
+            "Splash serves this machine only."
         )
     return str(value)
 

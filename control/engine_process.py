@@ -205,8 +205,8 @@ class EngineProcess:
 
     def _lingers(self, record: ProcessRecord, reason: str) -> EngineLingers:
         return EngineLingers(
-            f"The engine's record names a process that can't be adopted ({reason}). `splash quit --force` ends it if it "
-            f"is ours; if it is none of Splash, remove {self._home.record_file(record.name)}."
+            f"The engine's record names a process that can't be adopted ({reason}). `splash quit --force` ends it "
+            f"if it is ours; if it is none of Splash, remove {self._home.record_file(record.name)}."
         )
 
     def _exit_of_child(self, pid: int, code: int) -> Exit:

@@ -84,7 +84,7 @@ class Home:
         return self.root / "secrets" / "admin"
 
     def admin_secret(self) -> str:
-        """The bearer token of the admin API. Raises HomeUnusable while control has not made it, or when it is damaged."""
+        """The bearer token of the admin API. Raises HomeUnusable when it is damaged, or control has not made it yet."""
         secret = self._readable_admin_secret()
         if secret is None:
             raise HomeUnusable(

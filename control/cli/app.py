@@ -170,7 +170,7 @@ def _load_request(model: str | None, context: int | None, budget_bytes: int | No
         if model is not None and (model.startswith(("~", ".", os.sep)) or Path(model).is_dir()):
             model = str(Path(model).expanduser().resolve())
     except (OSError, RuntimeError, ValueError) as error:
-        raise UsageWrong(f"{printable(model or '')} can't be a folder: {error}.") from error
+        raise UsageWrong(f"{printable(model or '')} can't be a folder: {str(error).rstrip('.')}.") from error
     return LoadRequest(model=model, context=context, budget_bytes=budget_bytes)
 
 

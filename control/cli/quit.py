@@ -1,7 +1,7 @@
 """`splash quit`: engine, then control, then the console; each proven gone. Works when control is dead, too.
 
-It ends verified processes only. `--force` also ends those of ours that hang: pid, start time and command line are right,
-and the port is theirs or closed, but nobody answers.
+It ends verified processes only. `--force` also ends those of ours that hang: pid, start time and command line are
+right, and the port is theirs or closed, but nobody answers.
 """
 
 from collections.abc import Callable
@@ -21,6 +21,7 @@ ENGINE_LIMIT_S: Final = 30.0
 CONTROL_LIMIT_S: Final = 15.0
 SHUTDOWN_TIMEOUT_S: Final = 2.0
 RECORD_LIMIT_S: Final = 5.0
+SETTLE_LIMIT_S: Final = 5.0
 ORDER: Final[tuple[ProcessName, ...]] = ("engine", "control", "webui")
 
 
@@ -35,6 +36,7 @@ class Left:
 def quit_splash(home: Home, *, force: bool, show: Callable[[str], None]) -> tuple[Left, ...]:
     """End everything of this home; return what is left, nothing when all went well. Raises NotRunning."""
     found = {name: find(home, name) for name in PROCESS_NAMES}
+    found["control"] = _find(home, "control", is_patient=not force)
     for each in found.values():
         if each.record is not None and not each.is_alive:
             home.remove_record(each.record)
@@ -50,13 +52,20 @@ def quit_splash(home: Home, *, force: bool, show: Callable[[str], None]) -> tupl
         if left:
             return left
     for name in ORDER:
-        each = find(home, name)
+        each = _find(home, name, is_patient=not force)
         if not each.is_alive or _came_later(home, each, found):
             continue
         left_one = _end(home, each, force=force, show=show)
         if left_one is not None:
             return (left_one,)
     return ()
+
+
+def _find(home: Home, name: ProcessName, *, is_patient: bool) -> Found:
+    """`is_patient`: one that is just starting or ending is let come to its point."""
+    if is_patient:
+        wait_for(lambda: find(home, name).is_settled, SETTLE_LIMIT_S)
+    return find(home, name)
 
 
 def _quit_by_control(home: Home, control: Found, *, force: bool, show: Callable[[str], None]) -> tuple[Left, ...]:
@@ -98,7 +107,7 @@ def _why_engine_is_left(client: AdminClient) -> str | None:
 
 
 def _wait_for_control_record(home: Home) -> LockHolder | None:
-    """A control that lives writes a record that is missing again; None when it did, or when there is no such control."""
+    """A control that lives writes a missing record again; None when it did, or when there is no such control."""
     wait_for(lambda: home.holder_of("control") is None or find(home, "control").is_alive, RECORD_LIMIT_S)
     return None if find(home, "control").is_alive else home.holder_of("control")
 

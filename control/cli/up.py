@@ -40,6 +40,7 @@ FIRST_KEY_NAME: Final = "default"
 # lets its streams end, and then its connections.
 SETTLE_LIMIT_S: Final = 15.0
 QUIT_LIMIT_S: Final = 30.0
+CONSOLE_LIMIT_S: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ def _wait_for_quit(home: Home) -> None:
     if not is_gone:
         raise StartFailed("Splash is quitting, and is not done yet; `splash status` shows what is left of it.")
     # Whoever ordered the quit ends the console last.
-    wait_for(lambda: not find(home, "webui").is_alive, SETTLE_LIMIT_S)
+    wait_for(lambda: not find(home, "webui").is_alive, CONSOLE_LIMIT_S)
 
 
 def _require_ports(settings: Settings, home: Home, control: Found, console: Found) -> None:

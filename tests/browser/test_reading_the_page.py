@@ -34,7 +34,7 @@ def named(struct):
 
 
 def full_house() -> fake.wire.Overview:
-    held = msgspec.structs.replace(fake.waiting(5009, 5, phase="held", waited_s=7_300))
+    held = msgspec.structs.replace(fake.waiting(5009, 5, phase="held", waited_s=86_399))
     return fake.overview(
         slots=(named(fake.prefilling()), named(fake.decoding())),
         line=(*(named(fake.waiting(5000 + n, n)) for n in range(1, 5)), held),

@@ -1,13 +1,14 @@
 """Any one of the three processes may restart or die without touching the others; and nothing is left after a quit."""
 
 import signal
+import sqlite3
 import threading
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import pytest
 
 from control.identity import live_process
-from control.wire import LOAD
+from control.wire import LOAD, QUIT
 from tests.story.stack import is_free, wait_until
 
 pytestmark = pytest.mark.story
@@ -175,3 +176,60 @@ def test_an_engine_that_was_still_loading_when_control_died_is_adopted_too(real_
 
     wait_until(lambda: real_stack.engine_state() == "ready", "the engine to be adopted")
     assert real_stack.record("engine").pid == engine.pid
+
+
+def test_an_engine_that_does_not_answer_when_control_comes_back_is_adopted_when_it_does(stack):
+    stack.up()
+    engine = stack.kill("engine", signal.SIGSTOP)
+    control = stack.kill("control")
+    wait_until(lambda: live_process(control) is None, "control to be gone")
+
+    stack.start_control()
+    wait_until(lambda: stack.engine_state() == "loading", "the engine to be waited for")
+    stack.kill("engine", signal.SIGCONT)
+
+    stack.up()
+    assert stack.record("engine").pid == engine.pid
+    assert ask(stack)["choices"]
+
+
+def test_a_database_that_another_program_locks_does_not_end_control(stack):
+    stack.up()
+    control = stack.record("control")
+
+    with closing(sqlite3.connect(stack.home.database, isolation_level=None)) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        loaded = stack.splash("load", "demo", "--context", "777")
+        wait_until(lambda: "load not remembered" in stack.logs(), "the write to be given up")
+        other.execute("ROLLBACK")
+
+    assert loaded.returncode == 0, loaded.stderr
+    assert stack.record("control") == control and live_process(control) is not None
+    assert ask(stack)["choices"]
+
+
+def test_records_that_are_lost_are_written_again_and_quit_finds_everything(stack):
+    stack.up()
+    engine, control = stack.record("engine"), stack.record("control")
+    stack.home.record_file("control").unlink()
+    stack.home.record_file("engine").write_text("{")
+
+    done = stack.quit()
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (live_process(engine), live_process(control)) == (None, None)
+    assert all(is_free(port) for port in stack.ports.values())
+
+
+def test_up_during_a_quit_waits_for_its_end_and_starts_anew(stack):
+    stack.up()
+    control = stack.record("control")
+
+    with streaming(stack, max_tokens=100):
+        with stack.admin() as admin:
+            admin.post(QUIT, json={"force": False}).raise_for_status()
+        stack.up()
+
+    assert live_process(control) is None
+    assert stack.record("control").pid != control.pid
+    assert ask(stack)["choices"]

@@ -49,22 +49,26 @@ def test_control_itself_refuses_an_unknown_variable_too(stack):
     assert "SPLASH_COLOUR" in stack.logs()
 
 
-@pytest.mark.parametrize("port", ["api", "admin", "console"])
+@pytest.mark.parametrize("port", ["api", "admin", "console", "engine"])
 def test_a_taken_port_is_refused_with_the_pid_and_the_command_of_its_holder(stack, port):
     with socket.create_server(("127.0.0.1", stack.ports[port])):
         done = stack.splash("up", "--no-open")
 
     me = psutil.Process()
-    assert done.returncode == 1
+    assert done.returncode == 5
     assert str(stack.ports[port]) in done.stderr and f"pid {me.pid}" in done.stderr
     assert me.cmdline()[0] in done.stderr
-    assert port == "console" or PORT_KEYS[port] in done.stderr
+    assert PORT_KEYS[port] in done.stderr
     assert processes_of(stack) == []
+    assert list((stack.home.root / "run").glob("*.json")) == []
 
 
-def test_a_taken_engine_port_fails_the_load_and_names_the_holder(stack):
+def test_an_engine_port_that_is_taken_later_fails_the_load_and_names_the_holder(stack):
+    stack.up()
+    stack.splash("unload")
+
     with socket.create_server(("127.0.0.1", stack.ports["engine"])):
-        done = stack.splash("up", "--no-open", *hidden(stack))
+        done = stack.splash("load", "demo")
 
     assert done.returncode == 1
     assert f"pid {psutil.Process().pid}" in done.stderr
@@ -207,7 +211,3 @@ def processes_of(stack) -> list[str]:
     home = str(stack.home.root)
     found = [process.info["cmdline"] or [] for process in psutil.process_iter(["cmdline"])]
     return [" ".join(words) for words in found if home in words]
-
-
-def hidden(stack) -> list[str]:
-    return [] if stack.engine_command is None else ["--engine-command", stack.engine_command]

@@ -47,8 +47,9 @@ class TestServer(uvicorn.Server):
 
     __test__ = False
 
-    def __init__(self, config) -> None:
+    def __init__(self, config, port: int) -> None:
         super().__init__(config)
+        self.port = port
         self.ending = asyncio.Event()
 
     @contextlib.contextmanager
@@ -60,7 +61,7 @@ class TestServer(uvicorn.Server):
 
 
 @contextlib.asynccontextmanager
-async def serving(make_app: Callable[[int], object], http="httptools") -> AsyncIterator[int]:
+async def serving(make_app: Callable[[int], object], http="httptools") -> AsyncIterator[TestServer]:
     """A real server on a free port of this machine. `make_app` is given the port."""
     listener = socket.create_server(("127.0.0.1", 0))
     port = listener.getsockname()[1]
@@ -74,11 +75,11 @@ async def serving(make_app: Callable[[int], object], http="httptools") -> AsyncI
         server_header=False,
         timeout_graceful_shutdown=1,
     )
-    server = TestServer(config)
+    server = TestServer(config, port)
     task = asyncio.create_task(server.serve(sockets=[listener]))
     await eventually(lambda: server.started)
     try:
-        yield port
+        yield server
     finally:
         server.ending.set()
         await task
@@ -113,6 +114,7 @@ class ScriptedEngine:
     cancelled: list[str] = field(default_factory=list)
     prompt_tokens: int = 7
     refusal: wire.ErrorAnswer | None = None
+    count_refusal: wire.ErrorAnswer | None = None
     count_opened: asyncio.Event | None = None
 
     def app(self, _port: int = 0) -> Starlette:
@@ -159,6 +161,8 @@ class ScriptedEngine:
         self.counted.append(msgspec.json.decode(await request.body(), type=wire.CountRequest))
         if self.count_opened is not None:
             await self.count_opened.wait()
+        if self.count_refusal is not None:
+            return Response(msgspec.json.encode(self.count_refusal), status_code=400)
         answer = wire.CountAnswer(prompt_tokens=self.prompt_tokens, maximum_context_tokens=4096)
         return Response(msgspec.json.encode(answer))
 
@@ -209,9 +213,18 @@ class Stage:
     keys: KeyRing
     writer: Writer
     questions: Questions
-    port: int
+    server: "TestServer"
     key: str
     client: httpx.AsyncClient
+
+    @property
+    def port(self) -> int:
+        return self.server.port
+
+    @property
+    def connections(self) -> set:
+        """Those that clients have with the gateway now."""
+        return self.server.server_state.connections
 
     @property
     def url(self) -> str:
@@ -250,21 +263,21 @@ async def staged(
     key = (await keys.create("test")).key
     try:
         async with (
-            serving(engine.app) as engine_port,
+            serving(engine.app) as engine_server,
             serving(
                 lambda port: public_api(keys=keys, relay=relay, source=source, hosts=loopback_hosts(port), **api), http
-            ) as port,
+            ) as server,
             httpx.AsyncClient(
-                base_url=f"http://127.0.0.1:{port}",
+                base_url=f"http://127.0.0.1:{server.port}",
                 headers={"authorization": f"Bearer {key}"},
                 trust_env=False,
                 verify=False,
             ) as client,
         ):
-            source.engine = EngineClient(port=engine_port, secret=SECRET)
+            source.engine = EngineClient(port=engine_server.port, secret=SECRET)
             line.open()
             try:
-                yield Stage(engine, source, line, relay, keys, writer, questions, port, key, client)
+                yield Stage(engine, source, line, relay, keys, writer, questions, server, key, client)
             finally:
                 await source.engine.aclose() if source.engine else None
     finally:

@@ -196,16 +196,28 @@ async def test_a_prompt_that_leaves_room_for_one_token_is_run(stage):
     assert answer.status_code == 200
 
 
-async def test_what_the_engine_refuses_names_the_clients_field(stage):
-    stage.engine.refusal = wire.ErrorAnswer(
-        code="not_implemented", message="No vision.", param="prompt.messages[0].content[0]"
-    )
+@pytest.mark.parametrize(
+    ("engine_field", "field"),
+    [
+        ("prompt.messages[0].content[0]", "messages[0].content[0]"),
+        ("prompt.template_arguments.messages", "chat_template_kwargs.messages"),
+        (None, None),
+    ],
+)
+@pytest.mark.parametrize("is_refused_early", [False, True])
+async def test_what_the_engine_refuses_names_the_clients_field(stage, engine_field, field, is_refused_early):
+    refusal = wire.ErrorAnswer(code="not_implemented", message="No vision.", param=engine_field)
+    if is_refused_early:
+        stage.engine.count_refusal = refusal
+    else:
+        stage.engine.refusal = refusal
 
     answer = await stage.client.post("/v1/chat/completions", json=chat_body(stream=True))
 
     assert answer.status_code == 400
-    assert answer.json()["error"]["param"] == "messages[0].content[0]"
+    assert answer.json()["error"]["param"] == field
     assert answer.json()["error"]["message"] == "No vision."
+    assert len(stage.engine.received) == (0 if is_refused_early else 1)
 
 
 async def test_a_failure_in_the_middle_is_a_typed_error_for_the_sdk(stage, sdk):

@@ -34,8 +34,8 @@ async def engine():
 
 @pytest.fixture
 async def client(engine):
-    async with serving(engine.app) as port:
-        client = EngineClient(port=port, secret=SECRET)
+    async with serving(engine.app) as server:
+        client = EngineClient(port=server.port, secret=SECRET)
         yield client
         await client.aclose()
 

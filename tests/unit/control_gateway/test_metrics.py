@@ -292,6 +292,6 @@ async def test_settings_come_back_after_a_restart(path):
     again = load_settings(engine, writer)
     writer.close()
 
-    assert settings.get("concurrency") == again.get("concurrency") == 2
-    assert again.get("last") == {"model": "demo", "context": None}
-    assert again.get("never") is None
+    assert settings.get("concurrency", int) == again.get("concurrency", int) == 2
+    assert again.get("last", dict) == {"model": "demo", "context": None}
+    assert again.get("never", str) is None

@@ -1,11 +1,13 @@
 """The door of the public API: hosts, keys, bodies, paths; and the shape of every refusal."""
 
 import asyncio
+import threading
 
 import httpx
 import pytest
 import pytest_asyncio
 
+from control.dialects.chat import parse_chat
 from tests.unit.control_gateway.gateway_stage import assert_refused, chat_body, staged
 
 PATH = "/v1/chat/completions"
@@ -152,6 +154,61 @@ async def test_a_body_that_is_too_large_is_413_and_the_client_sees_it(stage):
     answer = await stage.client.post(PATH, content=b" " * 5_000_000)
 
     assert_refused(answer, 413, "request_too_large")
+
+
+@pytest.mark.parametrize("length", [100_001, 10_000_000_000])
+async def test_a_body_that_says_it_is_too_large_is_413_before_it_comes(stage, length):
+    head = f"POST {PATH} HTTP/1.1\nHost: 127.0.0.1:{stage.port}\nx-api-key: {stage.key}\nContent-Length: {length}\n"
+
+    answer = await raw(stage, head + "Connection: close\n\n")
+
+    assert answer.startswith("HTTP/1.1 413 ")
+
+
+async def test_a_client_that_asks_before_it_sends_too_much_is_told_not_to(stage):
+    head = f"POST {PATH} HTTP/1.1\nHost: 127.0.0.1:{stage.port}\nx-api-key: {stage.key}\nContent-Length: 100001\n"
+
+    answer = await raw(stage, head + "Expect: 100-continue\nConnection: close\n\n")
+
+    assert answer.startswith("HTTP/1.1 413 ")
+
+
+async def test_an_endless_body_is_413_as_soon_as_it_is_too_large(stage):
+    head = f"POST {PATH} HTTP/1.1\nHost: 127.0.0.1:{stage.port}\nx-api-key: {stage.key}\nTransfer-Encoding: chunked\n"
+
+    answer = await raw(stage, head + "Connection: close\n\n" + "186A1\n" + " " * 0x186A1 + "\n")
+
+    assert answer.startswith("HTTP/1.1 413 ")
+
+
+async def test_a_connection_that_was_refused_a_body_serves_the_next_request(stage):
+    refused = await stage.client.post(PATH, content=b" " * 5_000_000)
+    answer = await stage.client.post(PATH, json=chat_body())
+
+    assert (refused.status_code, answer.status_code) == (413, 200)
+
+
+@pytest.mark.parametrize(("length", "is_beside"), [(100, False), (90_000, True)])
+async def test_a_large_body_is_parsed_beside_the_event_loop(stage, monkeypatch, length, is_beside):
+    threads = []
+
+    def parse(body, request_id):
+        threads.append(threading.current_thread())
+        return parse_chat(body, request_id)
+
+    monkeypatch.setattr("control.dialects.chat.parse_chat", parse)
+
+    answer = await stage.client.post(PATH, json=chat_body(user="x" * length))
+
+    assert answer.status_code == 200
+    assert [thread is not threading.main_thread() for thread in threads] == [is_beside]
+
+
+async def test_a_large_body_is_refused_by_name_too(stage):
+    answer = await stage.client.post(PATH, json=chat_body(user="x" * 90_000, n=2))
+
+    assert_refused(answer, 400, "invalid_request")
+    assert answer.json()["error"]["param"] == "n"
 
 
 async def test_a_body_without_a_length_is_limited_while_it_is_read(stage):

@@ -29,6 +29,7 @@ async def test_a_waiting_stream_gets_headers_and_heartbeats_and_then_its_answer(
     async with staged(tmp_path, heartbeat_s=0.05, grace_s=0.02) as stage:
         stage.line.hold()
         async with stage.client.stream("POST", PATH, json=chat_body(stream=True)) as answer:
+            await eventually(lambda: len(stage.line.waiting) == 1)
             waiting = stage.relay.waiting()
             received = b""
             async for chunk in answer.aiter_raw():

@@ -114,7 +114,7 @@ async def test_an_overflow_that_is_found_late_is_a_typed_stream_error(tmp_path):
 
     [error] = chunks(text)
     assert error["error"]["code"] == "context_length_exceeded"
-    assert "9000 tokens > 4096 maximum" in error["error"]["message"]
+    assert "9000 tokens > 4095 maximum" in error["error"]["message"]
 
 
 async def test_a_refused_connection_is_no_run(tmp_path):

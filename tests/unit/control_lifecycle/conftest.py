@@ -13,7 +13,7 @@ from engine.wire import ProcessRecord
 
 PROGRAM = """
 import http.server, json, os, signal, sys, threading
-nonce, behaviour = sys.argv[1:]
+nonce, behaviour = sys.argv[1:3]
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         body = b"hello" if behaviour == "foreign" else json.dumps({"pid": os.getpid(), "nonce": nonce}).encode()
@@ -44,12 +44,15 @@ class Listener:
 
 @pytest.fixture
 def listen():
-    """Start a listener: "polite", "stubborn" (ignores SIGTERM), or "foreign" (answers /healthz with something else)."""
+    """Start a listener: "polite", "stubborn" (ignores SIGTERM), or "foreign" (answers /healthz with something else).
+
+    `words` end its command line.
+    """
     children = []
 
-    def start(behaviour: str = "polite", nonce: str = "the nonce") -> Listener:
+    def start(behaviour: str = "polite", nonce: str = "the nonce", *words: str) -> Listener:
         child = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, nonce, behaviour], stdout=subprocess.PIPE, start_new_session=True
+            [sys.executable, "-c", PROGRAM, nonce, behaviour, *words], stdout=subprocess.PIPE, start_new_session=True
         )
         children.append(child)
         port = int(child.stdout.readline())

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
 from control.ending import Ending
+from control.engine_process import Adopted
 from control.errors import EngineGone, EngineLingers, ModelRefused
 from control.fifo import Line, Ticket
 from control.lifecycle import Exit, Wanted
@@ -24,10 +27,13 @@ class PuppetEngine:
         self.is_overdue = False
         self.end: Exit | None = None
         self.can_be_ended = True
+        self.cannot_be_signalled = False
         self.is_silent = False
         self.says = status()
         self.lingers = False
-        self.adoptable: Wanted | None = None
+        self.cannot_start: Exception | None = None
+        self.adoptable: Adopted | None = None
+        self.answers_at_once = True
 
     @property
     def is_running(self) -> bool:
@@ -36,15 +42,20 @@ class PuppetEngine:
     def spawn(self, wanted: Wanted) -> None:
         if self.lingers:
             raise EngineLingers("an engine of an earlier start is still there")
+        if self.cannot_start is not None:
+            raise self.cannot_start
         self.spawned.append(wanted)
         self._appear()
 
-    def adopt(self) -> Wanted | None:
+    async def adopt(self) -> Adopted | None:
         if self.lingers:
             raise EngineLingers("an engine of an earlier start is still there")
-        if self.adoptable is not None:
+        adopted, self.adoptable = self.adoptable, None
+        if adopted is not None:
             self._appear()
-        return self.adoptable
+            if not self.answers_at_once or adopted.wanted is None:
+                self.client = None
+        return adopted
 
     def _appear(self) -> None:
         self.record = wire.ProcessRecord(
@@ -71,6 +82,8 @@ class PuppetEngine:
         return end
 
     async def stop(self, *, is_forced) -> Ending:
+        if self.cannot_be_signalled:
+            raise PermissionError(1, "Operation not permitted")
         if self.can_be_ended:
             self.record = self.client = None
         return Ending("asked", 0.1, is_gone=self.can_be_ended, port_holder=None, held_bytes=1)
@@ -81,12 +94,16 @@ class Memory:
 
     def __init__(self) -> None:
         self.values = {}
+        self.failure: Exception | None = None
 
-    def get(self, name):
-        return self.values.get(name)
+    def get(self, name, kind):
+        value = self.values.get(name)
+        return None if value is None else msgspec.convert(value, kind)
 
     async def put(self, name, value):
         self.values[name] = value
+        if self.failure is not None:
+            raise self.failure
 
 
 class Preview:

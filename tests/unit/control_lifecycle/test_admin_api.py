@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import httpx
 import msgspec
 import pytest
+from sqlalchemy.exc import OperationalError
 
 from control import wire
 from control.admin_api import AdminApi
@@ -134,7 +135,7 @@ async def test_concurrency_changes_at_once_and_is_kept_for_the_next_start(api):
     answer = await api.client.post(wire.CONCURRENCY, content=b'{"concurrency": 3}')
 
     assert answer.status_code == 200
-    assert (api.scene.line.concurrency, api.settings.get("concurrency")) == (3, 3)
+    assert (api.scene.line.concurrency, api.settings.get("concurrency", int)) == (3, 3)
 
 
 @pytest.mark.parametrize("body", [b'{"concurrency": 0}', b'{"concurrency": 5}', b'{"concurrency": "2"}', b"{}", b"["])
@@ -143,6 +144,17 @@ async def test_a_wrong_concurrency_is_refused_and_nothing_changes(api, body):
 
     assert (answer.status_code, error_of(answer).code) == (400, "invalid_request")
     assert api.scene.line.concurrency == 2
+
+
+async def test_an_order_that_the_database_does_not_take_is_answered_with_that(api, monkeypatch):
+    async def put(name, value):
+        raise OperationalError("database is locked", None, Exception())
+
+    monkeypatch.setattr(api.settings, "put", put)
+
+    answer = await api.client.post(wire.CONCURRENCY, content=b'{"concurrency": 3}')
+
+    assert (answer.status_code, error_of(answer).code) == (503, "database_unusable")
 
 
 async def test_a_key_is_made_listed_without_itself_and_revoked(api):
@@ -167,6 +179,10 @@ async def test_a_key_is_made_listed_without_itself_and_revoked(api):
         ("DELETE", wire.KEY.format(id="x"), b"", 400, "invalid_request"),
         ("GET", wire.REQUESTS + "?limit=0", b"", 400, "invalid_request"),
         ("GET", wire.REQUESTS + "?limit=x", b"", 400, "invalid_request"),
+        ("GET", wire.REQUESTS + "?limit=" + "1" * 5000, b"", 400, "invalid_request"),
+        ("DELETE", wire.KEY.format(id="9" * 5000), b"", 400, "invalid_request"),
+        ("DELETE", wire.KEY.format(id="9" * 18), b"", 404, "key_not_found"),
+        ("POST", wire.LOAD, b'{"x":' + b"[" * 20_000, 400, "invalid_request"),
         ("POST", wire.CANCEL.format(id="nobody"), b"", 404, "request_not_found"),
         ("POST", wire.LOGIN_LINKS, b'{"valid_s": 601}', 400, "invalid_request"),
         ("POST", wire.LOGIN_LINKS, b'{"valid_s": 0}', 400, "invalid_request"),

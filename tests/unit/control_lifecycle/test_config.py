@@ -58,6 +58,13 @@ def test_an_ipv6_loopback_address_is_bracketed_in_the_api_base(home):
         (None, {"SPLASH_HOST": "localhost"}, "neither 127.0.0.1 nor ::1"),
         (None, {"SPLASH_HOST": "0.0.0.0"}, "SPLASH_HOST=0.0.0.0"),
         (None, {"SPLASH_HOME": " "}, "SPLASH_HOME is empty"),
+        (None, {"SPLASH_HOME": "~no-such-user/x"}, "SPLASH_HOME=~no-such-user/x can't be a folder"),
+        (None, {"SPLASH_HOME": "/" + "x" * 5000}, "can't be a folder"),
+        (None, {"SPLASH_API_PORT": "9" * 5000}, "is not a port"),
+        (None, {"SPLASH_HOST": "two\nlines"}, "SPLASH_HOST=two lines"),
+        ("SPLASH_API_PORT = " + "9" * 5000, {}, "not valid TOML"),
+        ("SPLASH_API_PORT = 0x" + "f" * 5000, {}, "is not a port"),
+        ("a = " + "[" * 100_000, {}, "not valid TOML"),
     ],
 )
 def test_what_is_wrong_stops_the_start_with_one_sentence_that_names_it(home, toml, environment, named):
@@ -81,3 +88,11 @@ def test_a_home_that_is_a_file_is_refused(home):
 
     with pytest.raises(SettingsInvalid, match="is not a folder"):
         read(home, SPLASH_HOME=str(home / "file"))
+
+
+def test_a_home_that_is_a_loop_of_links_is_refused(home):
+    (home / "a").symlink_to(home / "b")
+    (home / "b").symlink_to(home / "a")
+
+    with pytest.raises(SettingsInvalid, match="can't be a folder"):
+        read(home, SPLASH_HOME=str(home / "a"))

@@ -2,13 +2,16 @@
 
 import os
 import shlex
+import signal
 import stat
 import sys
 
 import msgspec
+import psutil
 import pytest
 
-from control.engine_process import EngineProcess
+from control.command_errors import HomeUnusable
+from control.engine_process import Adopted, EngineProcess
 from control.errors import EngineLingers
 from control.home import Home
 from control.identity import live_process
@@ -138,35 +141,34 @@ async def test_an_engine_that_never_says_who_it_is_can_still_be_ended(home):
     assert live_process(record) is None
 
 
+def launch_of(record, nonce: str | None = None) -> Launch:
+    return Launch(secret="s", nonce=nonce or record.nonce, port=record.port, model="big", context=9)
+
+
 async def test_a_live_engine_is_adopted_and_its_end_is_noticed_without_being_its_parent(home, listen):
     listener = listen()
     home.write_record(listener.record)
-    home.write_launch(
-        Launch(secret="s", nonce=listener.record.nonce, port=listener.record.port, model="big", context=9)
-    )
+    home.write_launch(launch_of(listener.record))
     engine = process(home, "pass")
 
-    wanted = engine.adopt()
+    adopted = await engine.adopt()
     before = engine.poll()
     listener.child.kill()
     listener.child.wait()
 
-    assert (wanted, before) == (Wanted("big", 9), None)
+    assert (adopted, before) == (Adopted(Wanted("big", 9)), None)
     assert f"pid {listener.record.pid}" in end_of(engine).reason
     assert home.read_record("engine") is None
 
 
 @pytest.mark.parametrize("change", [{"nonce": "another"}, {"port": 1}])
-def test_an_engine_that_is_not_ours_is_neither_adopted_nor_signalled_nor_started_beside(
-    home, listen, change, monkeypatch
-):
-    monkeypatch.setattr("control.engine_process.SETTLE_LIMIT_S", 0.2)
+async def test_an_engine_that_is_not_ours_is_neither_adopted_nor_signalled_nor_started_beside(home, listen, change):
     listener = listen()
     home.write_record(listener.with_(**change))
     engine = process(home, "pass")
 
     with pytest.raises(EngineLingers, match=f"pid {listener.record.pid}"):
-        engine.adopt()
+        await engine.adopt()
     with pytest.raises(EngineLingers):
         engine.spawn(Wanted("demo"))
 
@@ -174,19 +176,56 @@ def test_an_engine_that_is_not_ours_is_neither_adopted_nor_signalled_nor_started
     assert home.read_record("engine") is not None
 
 
-def test_an_engine_whose_secret_is_lost_is_not_adopted(home, listen):
+async def test_an_engine_that_is_late_is_taken_by_its_command_and_gets_its_secret_when_it_answers(home, listen):
+    listener = listen("polite", "the nonce", "--home", str(home.root))
+    home.write_record(listener.record)
+    home.write_launch(launch_of(listener.record))
+    os.kill(listener.record.pid, signal.SIGSTOP)
+    engine = process(home, "pass")
+
+    adopted = await engine.adopt()
+    early = (engine.client, await engine.introduce())
+    os.kill(listener.record.pid, signal.SIGCONT)
+    is_introduced = await engine.introduce()
+
+    assert adopted == Adopted(Wanted("big", 9))
+    assert early == (None, False)
+    assert (is_introduced, engine.client is not None) == (True, True)
+    await engine.aclose()
+
+
+async def test_an_engine_whose_secret_is_lost_is_taken_to_be_ended_and_never_asked(home, listen):
     listener = listen()
     home.write_record(listener.record)
-    home.write_launch(Launch(secret="s", nonce="of another launch", port=1, model="demo"))
+    home.write_launch(launch_of(listener.record, nonce="of another launch"))
+    engine = process(home, "pass")
 
-    with pytest.raises(EngineLingers):
-        process(home, "pass").adopt()
+    adopted = await engine.adopt()
+    is_introduced = await engine.introduce()
+    ending = await engine.stop(is_forced=lambda: True)
+
+    assert (adopted, is_introduced, engine.is_overdue) == (Adopted(None), False, False)
+    assert ending.is_proven
+    assert listener.child.wait() == -signal.SIGTERM
 
 
-def test_a_stale_record_is_removed_and_nothing_is_adopted(home, listen):
+async def test_a_stale_record_is_removed_and_nothing_is_adopted(home, listen):
     listener = listen()
     home.write_record(msgspec.structs.replace(listener.record, created_at_s=1.0))
 
-    assert process(home, "pass").adopt() is None
+    assert await process(home, "pass").adopt() is None
     assert home.read_record("engine") is None
     assert listener.child.poll() is None
+
+
+def test_an_engine_that_cannot_be_put_on_record_is_not_left_running(home):
+    home.record_file("engine").mkdir()
+    engine = process(home, "import os, time; print(os.getpid(), flush=True); time.sleep(600)")
+
+    with pytest.raises(HomeUnusable, match=r"engine\.json can't be written"):
+        engine.spawn(Wanted("demo"))
+
+    assert not engine.is_running
+    assert [path.name for path in (home.root / "run").iterdir()] == ["engine.json"]
+    said = home.log_file("engine").read_text()
+    assert not said or not psutil.pid_exists(int(said))

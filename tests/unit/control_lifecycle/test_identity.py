@@ -3,10 +3,15 @@
 import os
 import signal
 import socket
+import subprocess
+import sys
 
+import msgspec
+import psutil
 import pytest
 
-from control.identity import live_process, port_holder, send_signal, verify
+from control.identity import live_process, port_holder, runs_for, send_signal, verify
+from engine.wire import ProcessRecord
 from tests.story.stack import free_ports
 
 
@@ -57,6 +62,42 @@ def test_a_process_that_is_stopped_is_silent(listen, monkeypatch):
     os.kill(listener.record.pid, signal.SIGSTOP)
 
     assert verify(listener.record).verdict == "silent"
+
+
+def test_a_command_of_splash_for_this_home_is_known_and_another_is_not(listen, tmp_path):
+    ours, elsewhere, foreign = (
+        listen("polite", "n", "--home", str(tmp_path)),
+        listen("polite", "n", "--home", str(tmp_path / "other")),
+        listen(),
+    )
+
+    assert runs_for(ours.record, tmp_path)
+    assert not runs_for(elsewhere.record, tmp_path)
+    assert not runs_for(foreign.record, tmp_path)
+    assert not runs_for(ours.with_(created_at_s=1.0), tmp_path)
+
+
+def test_a_module_of_splash_that_was_started_in_this_home_is_known(tmp_path):
+    (tmp_path / "control.py").write_text("import time; time.sleep(600)")
+    child = subprocess.Popen([sys.executable, "-m", "control"], cwd=tmp_path)
+    try:
+        record = ProcessRecord(
+            name="control",
+            pid=child.pid,
+            created_at_s=psutil.Process(child.pid).create_time(),
+            nonce="n",
+            port=1,
+            manager="detached",
+            started_at_s=1.0,
+            version="0",
+        )
+
+        assert runs_for(record, tmp_path)
+        assert not runs_for(record, tmp_path / "other")
+        assert not runs_for(msgspec.structs.replace(record, name="webui"), tmp_path)
+    finally:
+        child.kill()
+        child.wait()
 
 
 def test_a_zombie_counts_as_gone(listen):

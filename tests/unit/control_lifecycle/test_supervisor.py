@@ -1,8 +1,14 @@
 """The machinery around the policy, with a process that is a puppet: gate, line, drain, restart, switch, quit."""
 
-import pytest
+import asyncio
+from contextlib import suppress
 
-from control.errors import ModelRefused, NoModel, Quitting
+import pytest
+from sqlalchemy.exc import OperationalError
+
+from control.command_errors import HomeUnusable
+from control.engine_process import Adopted
+from control.errors import EngineLingers, ModelRefused, NoModel, Quitting
 from control.lifecycle import Exit, Wanted
 from control.wire import LoadRequest
 from tests.unit.control_lifecycle.scene import Scene, status
@@ -117,7 +123,7 @@ async def test_loading_what_runs_changes_nothing(scene):
 async def test_a_restart_loads_the_same_model_again(scene):
     await scene.ready("other", context=100)
 
-    scene.supervisor.restart()
+    await scene.supervisor.restart()
     await scene.look()
     await scene.supervisor.refresh()
 
@@ -177,7 +183,7 @@ async def test_nothing_is_loaded_any_more_while_it_quits(scene):
     with pytest.raises(Quitting):
         await scene.supervisor.load(LoadRequest())
     with pytest.raises(Quitting):
-        scene.supervisor.restart()
+        await scene.supervisor.restart()
     assert scene.supervisor.finished.is_set()
 
 
@@ -231,7 +237,7 @@ async def test_an_engine_that_says_that_it_failed_is_ended_and_started_again(sce
 
 
 async def test_a_live_engine_is_adopted_with_its_weights(scene):
-    scene.engine.adoptable = Wanted("other", 100)
+    scene.engine.adoptable = Adopted(Wanted("other", 100))
 
     await scene.supervisor.adopt()
 
@@ -255,3 +261,104 @@ async def test_every_status_is_passed_on(scene):
     await scene.ready()
 
     assert seen == [scene.engine.says]
+
+
+async def test_a_load_that_cannot_be_remembered_changes_nothing_but_a_line_in_the_log(scene, caplog):
+    scene.memory.failure = OperationalError("database is locked", None, Exception())
+
+    await scene.ready("other")
+
+    assert (scene.state, scene.line.is_open) == ("ready", True)
+    assert scene.memory.values["last_model"] == "other"
+    assert "load not remembered" in caplog.text
+
+
+async def test_watching_goes_on_after_a_fault(scene, caplog, monkeypatch):
+    monkeypatch.setattr("control.supervisor.LOOK_EVERY_S", 0)
+    monkeypatch.setattr("control.supervisor.STATUS_EVERY_WHILE_LOADING_S", 0)
+    await scene.supervisor.load(LoadRequest())
+    faults = iter([RuntimeError("first"), RuntimeError("second")])
+
+    def break_twice(status):
+        for fault in faults:
+            raise fault
+
+    scene.supervisor.on_status = break_twice
+
+    with suppress(TimeoutError):
+        await asyncio.wait_for(scene.supervisor.run(), 0.2)
+
+    assert scene.state == "ready"
+    assert caplog.text.count("asking the engine for its status failed") == 2
+
+
+async def test_an_engine_that_does_not_answer_yet_is_adopted_and_waited_for(scene):
+    scene.engine.adoptable = Adopted(Wanted("other", 100))
+    scene.engine.answers_at_once = False
+
+    await scene.supervisor.adopt()
+    waiting = (scene.state, scene.supervisor.availability)
+    scene.engine.client = scene.engine
+    await scene.supervisor.refresh()
+
+    assert waiting == ("loading", "held")
+    assert (scene.state, scene.engine.spawned) == ("ready", [])
+
+
+async def test_an_engine_that_could_not_be_adopted_at_the_start_is_adopted_by_the_next_load(scene):
+    scene.engine.lingers = True
+    await scene.supervisor.adopt()
+    scene.engine.lingers = False
+    scene.engine.adoptable = Adopted(Wanted("other", 100))
+
+    await scene.supervisor.load(LoadRequest())
+    await scene.look()
+
+    assert (scene.state, scene.supervisor.view().error, scene.engine.spawned) == ("ready", None, [])
+
+
+async def test_an_engine_whose_secret_is_lost_is_named_and_replaced_by_the_next_load(scene):
+    scene.engine.adoptable = Adopted(None)
+
+    await scene.supervisor.adopt()
+    before = scene.supervisor.view()
+    await scene.supervisor.load(LoadRequest())
+    await scene.look()
+    await scene.supervisor.refresh()
+
+    assert (before.state, before.pid) == ("failed", 7)
+    assert "pid 7" in before.error and "secret is lost" in before.error
+    assert (scene.state, scene.engine.spawned) == ("ready", [Wanted("demo")])
+
+
+@pytest.mark.parametrize(
+    ("failure", "sentence"),
+    [
+        (PermissionError(30, "Read-only file system"), "The engine can't be started: "),
+        (HomeUnusable("engine.json can't be written: Is a directory."), "engine.json can't be written"),
+        (EngineLingers("somebody is there"), "somebody is there"),
+    ],
+)
+async def test_what_stops_the_start_itself_is_said_once_and_not_tried_again(scene, failure, sentence):
+    scene.engine.cannot_start = failure
+
+    await scene.supervisor.load(LoadRequest())
+    await scene.look(after_s=60)
+
+    assert scene.state == "failed"
+    assert scene.supervisor.view().error.startswith(sentence)
+
+
+async def test_an_engine_that_cannot_be_signalled_is_shown_and_may_be_ended_later(scene):
+    await scene.ready()
+    scene.engine.cannot_be_signalled = True
+    scene.supervisor.unload(force=False)
+    await scene.look()
+    stuck = (scene.state, scene.supervisor.view().error)
+
+    scene.engine.cannot_be_signalled = False
+    scene.supervisor.unload(force=True)
+    await scene.look()
+
+    assert stuck == ("failed", "The engine can't be ended: [Errno 1] Operation not permitted.")
+    assert scene.state == "unloaded"

@@ -6,7 +6,9 @@ from itertools import pairwise
 
 import mlx.core as mx
 
+from engine.layout import held_bytes, new_caches
 from engine.request import SamplingParameters
+from engine.step import prefill_slice
 from engine.wire import Prefill, TextDelta
 from tests.unit.engine.conftest import NUM_TOKENS
 from tests.unit.engine.conversations import PATIENCE_S, Client, NumberedOutput, a_request
@@ -206,6 +208,39 @@ def test_what_can_never_fit_fails_with_numbers_and_what_does_not_fit_now_waits(d
     assert "401" in never.message and "300" in never.message
     assert len(first.tokens) == 190 and len(second.tokens) == 200
     assert set(seen) == set(widths) == {"b1"}
+
+
+def test_alone_a_request_may_say_all_that_the_pool_holds(dense):
+    with running(dense, plan=memory_plan(pool_bytes=300)) as worker:
+        client = ask(worker, prompt=(1,) * 250, max_tokens=ENDLESS)
+        failed = client.ending()
+        fits = ask(worker, "fits", prompt=(1,) * 200, max_tokens=100).ending()
+
+    assert (failed.code, failed.retryable) == ("out_of_memory", False)
+    assert failed.message == "out of memory: the request would need 301 bytes of a pool of 300"
+    assert failed.usage.completion == 50
+    assert fits.usage.completion == 100
+
+
+def test_rows_never_hold_more_than_the_pool_and_use_nearly_all_of_it(dense):
+    caches = new_caches(dense, room_len=100)
+    prefill_slice(dense, caches, [1] * 50)
+    bytes_per_token = held_bytes(caches) // 100
+    pool_bytes = bytes_per_token * 900
+    held = []
+
+    class Watching(NumberedOutput):
+        def push(self, token):
+            held.append(worker._decoder.kv_bytes)
+            return super().push(token)
+
+    with running(dense, plan=memory_plan(pool_bytes=pool_bytes, kv_bytes_per_token=bytes_per_token)) as worker:
+        clients = [ask(worker, str(i), prompt=(1,) * 30, max_tokens=600, output=Watching()) for i in range(3)]
+        endings = [client.ending() for client in clients]
+
+    assert 0.9 * pool_bytes < max(held) <= pool_bytes
+    assert endings[0].usage.completion == 600
+    assert all(ending.usage.completion == 600 or ending.retryable for ending in endings)
 
 
 def test_memory_is_given_back_when_requests_end(dense):

@@ -114,6 +114,19 @@ def test_a_prompt_that_leaves_room_for_no_token_is_too_long(intake):
     assert (refusal.value.prompt_tokens, refusal.value.maximum_context_tokens) == (CONTEXT, CONTEXT)
 
 
+@pytest.mark.parametrize("penalty", [1e-9, 0.009, 101, 1e300])
+def test_a_repetition_penalty_that_no_logit_survives_is_refused_by_its_name(intake, penalty):
+    with pytest.raises(InvalidRequest) as refusal:
+        intake.admit(body(sampling={"repetition_penalty": penalty}))
+
+    assert refusal.value.param == "sampling.repetition_penalty"
+
+
+@pytest.mark.parametrize("penalty", [0.01, 1, 100])
+def test_a_repetition_penalty_within_its_bounds_is_taken(intake, penalty):
+    assert intake.admit(body(sampling={"repetition_penalty": penalty})).sampling.repetition_penalty == penalty
+
+
 @pytest.mark.parametrize("ask", [Intake.count, Intake.admit])
 @pytest.mark.parametrize("prompt", [{"text": "ab " * 300_000}, {"messages": [said("ab " * 300_000)]}])
 def test_a_prompt_beyond_all_hope_is_refused_without_being_tokenised(intake, monkeypatch, ask, prompt):

@@ -1,5 +1,7 @@
 """The door without a worker behind it: states, the secret, the status that is encoded once, bodies without a length."""
 
+import asyncio
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
@@ -28,6 +30,21 @@ class Counting:
 class Broken(Counting):
     def count(self, body):
         raise ZeroDivisionError
+
+
+class Slow(Counting):
+    """Counts when it is let go."""
+
+    def __init__(self):
+        self.bodies = []
+        self.began = threading.Event()
+        self.goes = threading.Event()
+
+    def count(self, body):
+        self.bodies.append(body)
+        self.began.set()
+        assert self.goes.wait(30)
+        return super().count(body)
 
 
 class Shutdowns:
@@ -102,6 +119,20 @@ async def test_a_door_that_stops_takes_nothing_more_and_says_so(http, shutdowns)
     assert stopped.json()["state"] == "stopping"
     assert shutdowns.num == 1
     assert (generate.status_code, generate.json()["code"]) == (503, "stopping")
+
+
+async def test_who_waits_for_the_text_thread_is_told_that_the_engine_stops(http, door):
+    slow = Slow()
+    door.open(Beginning(concurrency=4), slow)
+    waiting = [asyncio.create_task(http.post("/count", content=content)) for content in (b"1", b"2")]
+    await asyncio.to_thread(slow.began.wait)
+
+    door.stop()
+    answers = await asyncio.gather(*waiting)
+    slow.goes.set()
+
+    assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(503, "stopping")] * 2
+    assert len(slow.bodies) == 1
 
 
 async def test_a_failure_of_ours_is_an_answer_without_its_details(http, door):

@@ -1,0 +1,38 @@
+"""What the engine's program is asked, with little programs in its place."""
+
+import json
+import sys
+
+import pytest
+
+from control.engine_questions import EngineQuestions
+from control.errors import ModelRefused
+from control.home import Home
+from control.lifecycle import Wanted
+
+
+@pytest.fixture
+def answering(tmp_path):
+    """An engine whose program writes this text."""
+    home = Home(tmp_path / "home")
+    home.create()
+    return lambda text: EngineQuestions(home, [sys.executable, "-c", f"print({text!r})"])
+
+
+@pytest.mark.parametrize("answer", [{"plan": None}, {}, {"plan": None, "model": "org/name"}])
+async def test_a_model_that_is_not_downloaded_yet_may_be_loaded(answering, answer):
+    await answering(json.dumps(answer)).check(Wanted("org/name"))
+
+
+@pytest.mark.parametrize("answer", ["null", "{", '{"plan": 1}', ""])
+async def test_an_answer_that_is_not_understood_is_a_refusal(answering, answer):
+    with pytest.raises(ModelRefused, match="form that is not understood"):
+        await answering(answer).check(Wanted("demo"))
+
+
+async def test_an_engine_that_cannot_be_started_is_a_refusal(tmp_path):
+    home = Home(tmp_path / "home")
+    home.create()
+
+    with pytest.raises(ModelRefused, match="could not be asked `models`"):
+        await EngineQuestions(home, ["/no/such/program"]).models()

@@ -1,0 +1,114 @@
+"""`splash quit` on little processes: whose end it brings, whose it leaves, and what it says of it."""
+
+import os
+import signal
+
+import pytest
+
+from control.cli import quit as quitting
+from control.cli.quit import quit_splash
+from control.command_errors import NotRunning
+from control.home import Home
+from control.identity import live_process
+from control.wire import Accepted
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    monkeypatch.setattr("control.identity.HEALTHZ_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(quitting, "SETTLE_LIMIT_S", 0.2)
+    monkeypatch.setattr(quitting, "RECORD_LIMIT_S", 0.2)
+    home = Home(tmp_path.resolve() / "home")
+    home.create()
+    home.made_admin_secret()
+    return home
+
+
+QUITTING = Accepted(message="Splash is quitting.", running=0, waiting=0)
+
+
+def quit_(home, *, force: bool):
+    return quit_splash(home, force=force, show=lambda text: None)
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("behaviour", ["closed", "silent"])
+def test_a_process_of_somebody_else_with_a_record_is_never_ended(home, listen, behaviour, force):
+    listener = listen()
+    home.write_record(listener.with_(port=1) if behaviour == "closed" else listener.record)
+    if behaviour == "silent":
+        os.kill(listener.record.pid, signal.SIGSTOP)
+
+    [left] = quit_(home, force=force)
+
+    assert (left.name, str(listener.record.pid) in left.reason) == ("engine", True)
+    assert live_process(listener.record) is not None
+
+
+def test_a_process_of_ours_that_hangs_is_ended_by_force_only(home, listen):
+    listener = listen("polite", "n", "--home", str(home.root))
+    home.write_record(listener.record)
+    os.kill(listener.record.pid, signal.SIGSTOP)
+
+    [left] = quit_(home, force=False)
+    after_force = quit_(home, force=True)
+
+    assert "it is ours" in left.reason
+    assert after_force == ()
+    assert live_process(listener.record) is None
+
+
+def test_a_control_without_a_record_is_what_is_left_and_its_engine_lives(home, listen):
+    listener = listen()
+    home.write_record(listener.record)
+
+    with home.only_one("control", wait=False):
+        [left] = quit_(home, force=True)
+
+    assert left.name == "control" and f"pid {os.getpid()}" in left.reason
+    assert live_process(listener.record) is not None
+
+
+def test_when_control_dies_on_the_way_the_engine_is_ended_without_it(home, listen, monkeypatch):
+    engine, control = listen(), listen(nonce="of control")
+    home.write_record(engine.record)
+    home.write_record(control.with_(name="control"))
+
+    class Client:
+        def __init__(self, *_) -> None: ...
+
+        def quit(self, *, force: bool):
+            control.child.kill()
+            control.child.wait()
+            return QUITTING
+
+    monkeypatch.setattr(quitting, "AdminClient", Client)
+
+    assert quit_(home, force=False) == ()
+    assert live_process(engine.record) is None
+
+
+def test_what_a_new_start_brought_up_meanwhile_is_left_alone(home, listen, monkeypatch):
+    before, after = [listen(nonce="old").with_(name="control"), listen(nonce="new").with_(name="control")]
+    engine = listen()
+    home.write_record(before)
+
+    class Client:
+        def __init__(self, *_) -> None: ...
+
+        def quit(self, *, force: bool):
+            os.kill(before.pid, signal.SIGKILL)
+            home.write_record(after)
+            home.write_record(engine.record)
+            return QUITTING
+
+    monkeypatch.setattr(quitting, "AdminClient", Client)
+
+    assert quit_(home, force=False) == ()
+    assert live_process(after) is not None
+    assert live_process(engine.record) is not None
+
+
+def test_nothing_to_end_is_said(home):
+    with pytest.raises(NotRunning):
+        quit_(home, force=False)
