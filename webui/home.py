@@ -28,15 +28,21 @@ class Home:
     def admin_secret(self) -> str:
         """Raises ControlGone while control has never started here."""
         try:
-            return (self.root / "secrets" / "admin").read_text().strip()
-        except OSError as error:
+            return (self.root / "secrets" / "admin").read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError) as error:
             raise ControlGone("the admin secret cannot be read") from error
 
     def session_key(self) -> bytes:
-        """The key that signs sessions; made on first use, so that sessions survive a restart of the console."""
+        """The key that signs sessions; made on first use, so that sessions survive a restart of the console.
+
+        A file that was cut short is replaced: whoever knows a short key could sign a session.
+        """
         path = self.root / "secrets" / "console"
+        key = secrets.token_hex(SESSION_KEY_BYTES)
         if not path.exists():
-            self._write_once(path, secrets.token_hex(SESSION_KEY_BYTES))
+            self._write_once(path, key)
+        if len(path.read_bytes().strip()) < len(key):
+            self._replace(path, key.encode())
         return path.read_bytes().strip()
 
     def ended_sessions(self) -> bytes:

@@ -7,7 +7,7 @@ from control.wire import ProcessRecord
 from tests.fakes import control as fake
 from webui.control_client import ControlClient
 from webui.errors import ControlGone, ControlRefused
-from webui.home import Home
+from webui.home import SESSION_KEY_BYTES, Home
 from webui.watch import Watch
 
 
@@ -133,3 +133,24 @@ def test_a_successors_record_is_left_alone(home):
     assert (home.root / "run" / "webui.json").exists()
     home.remove_record(successor)
     assert not (home.root / "run" / "webui.json").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"short", b"\n"])
+def test_a_session_key_that_was_cut_short_is_replaced(tmp_path, content):
+    home = Home(tmp_path / "home")
+    home.session_key()
+    (tmp_path / "home" / "secrets" / "console").write_bytes(content)
+
+    key = home.session_key()
+
+    assert len(key) == 2 * SESSION_KEY_BYTES
+    assert home.session_key() == key
+
+
+def test_an_admin_secret_that_is_not_text_is_no_secret(tmp_path):
+    home = Home(tmp_path)
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "admin").write_bytes(b"\xff\xfe")
+
+    with pytest.raises(ControlGone):
+        home.admin_secret()
