@@ -1,0 +1,72 @@
+"""How long a slice of a prompt is, from what slices took: noise must not stretch the gaps of those who decode."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engine.scheduler import (
+    AIM,
+    FIRST_SLICE_TOKENS,
+    NUM_SPEEDS,
+    SLICE_ALONE_MS,
+    SLICE_WHILE_DECODING_MS,
+    SMALLEST_SLICE_TOKENS,
+    PrefillPace,
+)
+
+
+def test_the_short_end_of_a_prompt_does_not_slow_the_next_one():
+    pace = PrefillPace()
+    for _ in range(5):
+        pace.observe(pace.slice_tokens(400.0), pace.slice_tokens(400.0) * 0.5, target_ms=400.0)
+    before = pace.slice_tokens(400.0)
+
+    pace.observe(3, 30.0, target_ms=400.0)
+
+    assert pace.slice_tokens(400.0) == before == 720
+
+
+def test_one_stalled_slice_is_recovered_from():
+    pace = PrefillPace()
+    pace.observe(FIRST_SLICE_TOKENS, 30_000.0, target_ms=400.0)
+    stalled = pace.slice_tokens(400.0)
+    for _ in range(NUM_SPEEDS + 6):
+        num_tokens = pace.slice_tokens(400.0)
+        pace.observe(num_tokens, num_tokens * 0.5, target_ms=400.0)
+
+    assert stalled == SMALLEST_SLICE_TOKENS
+    assert pace.slice_tokens(400.0) == 720
+
+
+@pytest.mark.parametrize(
+    ("slices", "expected"),
+    [
+        ([(160, 704.0), (90, 152.0)], 81),  # the second was lucky
+        ([(160, 704.0), (90, 152.0), (90, 396.0)], 81),
+        ([(90, 152.0), (180, 304.0), (236, 789.0)], 107),  # the newest is the slowest
+        ([(160, 704.0), (90, 152.0), (90, 152.0), (90, 152.0)], 180),  # forgotten, but grown into
+        ([(500, 100.0)], 1000),
+    ],
+)
+def test_a_slice_is_as_long_as_the_slowest_of_the_last_ones_allows_and_at_most_twice_the_last(slices, expected):
+    pace = PrefillPace()
+
+    for num_tokens, elapsed_ms in slices:
+        pace.observe(num_tokens, elapsed_ms, target_ms=400.0)
+
+    assert pace.slice_tokens(400.0) == expected
+
+
+@given(
+    speeds=st.lists(st.floats(0.2, 2.0), min_size=4, max_size=60),
+    target_ms=st.sampled_from([SLICE_WHILE_DECODING_MS, SLICE_ALONE_MS]),
+)
+def test_however_speeds_vary_a_slice_overruns_by_no_more_than_the_machine_slowed_down(speeds, target_ms):
+    pace = PrefillPace()
+
+    for i, speed in enumerate(speeds):
+        num_tokens = pace.slice_tokens(target_ms)
+        if i > 0:
+            slowest = min(speeds[max(0, i - NUM_SPEEDS) : i])
+            assert num_tokens == SMALLEST_SLICE_TOKENS or num_tokens / slowest <= target_ms * AIM * 1.001
+        pace.observe(num_tokens, num_tokens / speed, target_ms=target_ms)
