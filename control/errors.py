@@ -232,7 +232,7 @@ class EngineStopped(ApiError):
     retry_after_s = NO_MODEL_RETRY_S
 
     def __init__(self) -> None:
-        super().__init__("The model was stopped by the person at the console.")
+        super().__init__("The model was stopped by a person.")
 
 
 class GatewayRestarts(ApiError):

@@ -83,10 +83,10 @@ class Supervisor:
     # --- What a person asks ---
 
     async def load(self, request: LoadRequest) -> Accepted:
-        """Raises Quitting; ModelRefused when the model that should replace a running one would not load."""
+        """Raises Quitting; ModelRefused for a model that would not load, while others run or wait for one that does."""
         await self._adopt_first()
         wanted = self._complete(request)
-        if self._lifecycle.state in ("ready", "loading", "draining") and wanted != self._lifecycle.wanted:
+        if self._lifecycle.gate != "none" and wanted != self._lifecycle.wanted:
             await self._questions.check(wanted)
         self._require_not_quitting()
         self._carry_out(self._lifecycle.load(wanted, now=self._now()))

@@ -93,6 +93,19 @@ async def test_a_switch_to_a_model_that_would_not_load_is_refused_and_nothing_st
     assert (scene.state, scene.line.is_open, len(scene.engine.spawned)) == ("ready", True, 1)
 
 
+async def test_a_refused_load_after_an_unload_leaves_those_who_wait_held(scene):
+    await scene.ready()
+    scene.supervisor.unload(force=False)
+    await scene.look()
+    scene.preview.refused.add("huge")
+    ticket = scene.join()
+
+    with pytest.raises(ModelRefused, match="huge does not fit"):
+        await scene.supervisor.load(LoadRequest(model="huge"))
+
+    assert (scene.state, scene.supervisor.availability, ticket.interruption) == ("unloaded", "held", None)
+
+
 async def test_a_switch_waits_for_running_requests_and_the_held_ones_go_on_with_the_new_model(scene):
     await scene.ready()
     running = scene.join("running")
