@@ -14,6 +14,7 @@ import msgspec
 import psutil
 
 from engine.wire import AnyEvent, ErrorAnswer, Health, Launch, ProcessRecord, Status
+from tests.story.stack import free_ports
 
 ROOT = Path(__file__).resolve().parents[2]
 REAL = (sys.executable, "-m", "engine")
@@ -21,12 +22,6 @@ FAKE = (sys.executable, str(ROOT / "tests" / "fakes" / "engine.py"))
 
 START_TIMEOUT_S = 60
 POLL_S = 0.05
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def is_open(port):
@@ -48,7 +43,7 @@ class Engine:
         self.home = home
         for folder in ("run", "secrets", "logs"):
             (home / folder).mkdir(parents=True, exist_ok=True)
-        fields = {"model": "demo", "port": free_port()} | launch
+        fields = {"model": "demo", "port": free_ports(1)[0]} | launch
         self.launch = Launch(secret=secrets.token_urlsafe(16), nonce=secrets.token_urlsafe(16), **fields)
         (home / "secrets" / "engine.json").write_bytes(msgspec.json.encode(self.launch))
         if script is not None:

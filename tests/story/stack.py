@@ -5,6 +5,7 @@ It ends only what the records of its home name.
 
 import json
 import os
+import random
 import shlex
 import signal
 import socket
@@ -165,15 +166,15 @@ def fake_engine(script: Path | None = None) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on now; held together, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+    """Ports that nobody has now, and no outgoing connection gets: they lie below those that the system gives away."""
+    found: list[int] = []
+    while len(found) < count:
+        port = random.randrange(15_000, 30_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            if port not in found:
+                found.append(port)
+    return found
 
 
 def is_free(port: int) -> bool:
