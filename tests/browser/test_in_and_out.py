@@ -44,8 +44,9 @@ def test_a_link_clicked_on_another_site_opens_the_page_too(console, pages, other
     page = pages.open(address)
 
     page.click("text=open")
-
     page.wait_for_selector("#state-word >> text=ready")
+
+    assert page.url == f"{console.address}/"
 
 
 def test_a_bookmark_clicked_on_another_site_finds_its_session(console, pages, other_site):
@@ -55,8 +56,9 @@ def test_a_bookmark_clicked_on_another_site_finds_its_session(console, pages, ot
     page.goto(address)
 
     page.click("text=open")
-
     page.wait_for_selector("h1 >> text=Keys")
+
+    assert page.url == f"{console.address}/keys"
 
 
 def test_a_bookmark_without_a_session_ends_at_the_page_that_teaches(console, pages, other_site):
@@ -66,8 +68,9 @@ def test_a_bookmark_without_a_session_ends_at_the_page_that_teaches(console, pag
     page = pages.open(address)
 
     page.click("text=open")
-
     page.wait_for_selector("text=splash open")
+
+    assert page.locator("#state-word").count() == 0
 
 
 def test_a_used_link_is_refused(console, pages):
@@ -86,8 +89,9 @@ def test_logging_out_closes_the_page(console, pages):
     page = pages.open(console.link())
 
     page.click("text=Log out")
-
     page.wait_for_selector("text=Log in with a link")
+
+    assert page.context.request.get(f"{console.address}/keys", max_redirects=0).status == 401
 
 
 def test_when_the_session_ends_an_open_page_turns_into_the_login_page(console, pages):

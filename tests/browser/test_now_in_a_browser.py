@@ -62,8 +62,9 @@ def test_an_open_panel_stays_open_and_follows_what_happens(console, control, pag
     page.wait_for_selector("#panel-unload:popover-open >> text=1 running request finishes first.")
 
     control.overview = fake.overview(slots=(fake.decoding(), fake.prefilling()))
-
     page.wait_for_selector("#panel-unload:popover-open >> text=2 running requests finish first.")
+
+    assert page.locator(":popover-open").count() == 1
 
 
 def test_a_panel_for_one_request_never_turns_into_that_of_another(console, control, pages):

@@ -107,7 +107,8 @@ async def test_leaving_a_generation_closes_its_connection(engine, client):
     async with client.generate(REQUEST) as generation:
         await anext(generation)
 
-    await eventually(lambda: engine.cancelled == ["r"], within_s=1)
+    await eventually(lambda: engine.cancelled, within_s=1)
+    assert engine.cancelled == ["r"]
 
 
 async def test_a_task_that_is_cancelled_before_any_event_closes_its_connection(engine, client):

@@ -9,7 +9,7 @@ from control.cli.processes import Found
 from control.command_errors import PortTaken, StartRefused
 from control.config import PORT_FIELDS, Settings
 from control.home import Home
-from tests.story.stack import free_ports
+from tests.story.stack import free_ports, is_free
 
 
 @pytest.fixture
@@ -38,6 +38,8 @@ def test_each_port_is_looked_at_first_and_named_with_its_setting(settings, key):
 
 def test_free_ports_are_free_again_afterwards(settings):
     require_ports(settings)
+
+    assert [is_free(port) for port in (settings.api_port, settings.console_port)] == [True, True]
     require_ports(settings)
 
 
@@ -46,6 +48,8 @@ def test_the_port_of_an_engine_that_outlived_its_control_is_not_taken(settings, 
     Home(settings.home).write_record(listener.record)
 
     require_ports(Settings(settings.home, "127.0.0.1", *free_ports(3), listener.record.port))
+
+    assert not is_free(listener.record.port)
 
 
 @pytest.mark.parametrize(("code", "exit_code"), [(5, 5), (1, 1), (2, 1)])
