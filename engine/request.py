@@ -7,7 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from engine.wire import Event, FinishReason, Phase, RequestClass
+from engine.blocks import TokenBlocks
+from engine.wire import Event, FinishReason, Phase, RequestClass, SnapshotKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +62,33 @@ class Output(Protocol):
         """The request ends for `reason`: what was held back, and the reason to report ("tool_calls" after calls)."""
 
 
+class Constraint(Protocol):
+    """A grammar that the answer of one request must follow. Worker thread only; no MLX.
+
+    It watches the tokens itself: thinking, if the prompt ends in it, is free, and the grammar begins behind it.
+    """
+
+    def allowed(self) -> bytes | None:
+        """What the next token may be: bit i of the mask (little-endian 32-bit words) is token i; None: any token."""
+
+    def accept(self, token: int) -> None:
+        """The token was sampled. It is one that `allowed` allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptMarks:
+    """Where the parts of a rendered prompt are, in tokens: what the next requests are likely to share of it.
+
+    `shared_len`: system messages and tools, which other conversations begin with too; 0 when unknown.
+    `message_starts`: of the newest few messages, oldest first. `generation_len`: the generation prompt at the end,
+    which the next turn may render differently.
+    """
+
+    shared_len: int = 0
+    message_starts: tuple[int, ...] = ()
+    generation_len: int = 0
+
+
 Deliver = Callable[[Sequence[Event]], None]
 """Takes events to the client's connection. Called on the worker thread; must not block."""
 
@@ -69,7 +97,8 @@ Deliver = Callable[[Sequence[Event]], None]
 class Request:
     """State of one request. Made by the HTTP side, then owned by the worker thread alone.
 
-    Token counts:  [0, cached_len) restored   [cached_len, prefilled_len) computed   [prefilled_len, prompt_len) to do
+    Tokens:  [0, cached_len) restored   [cached_len, prefilled_len) computed   [prefilled_len, input_len - 1) to do
+    The input is the prompt and, after a suspension, what had been generated: it is prefilled again, and not sent again.
     """
 
     id: str
@@ -80,11 +109,17 @@ class Request:
     output: Output
     deliver: Deliver
     arrived_at: float  # monotonic seconds
+    blocks: TokenBlocks = field(default_factory=TokenBlocks)  # of the prompt, then of what was generated
+    marks: PromptMarks = PromptMarks()
+    constraint: Constraint | None = None
 
     phase: Phase = "queued"
     cached_len: int = 0
     prefilled_len: int = 0
     room_len: int = 0  # tokens that its row may take memory for
+    boundaries: dict[int, SnapshotKind] = field(default_factory=dict)  # lengths at which a prefill slice must end
+    is_suspended: bool = False  # it gave its memory back, and goes on when there is room again
+    num_overtaken: int = 0  # how often a shorter or more urgent request went before it
     tokens: list[int] = field(default_factory=list)  # sampled so far
     prefill_began_at: float | None = None
     first_token_at: float | None = None
@@ -94,3 +129,14 @@ class Request:
     @property
     def prompt_len(self) -> int:
         return len(self.prompt)
+
+    @property
+    def input_len(self) -> int:
+        """Tokens known so far. All but the last are prefilled; the last is the first input of decoding."""
+        return len(self.prompt) + len(self.tokens)
+
+    def inputs(self, start: int, end: int) -> list[int]:
+        """Tokens [start, end) of the input."""
+        if end <= self.prompt_len:
+            return list(self.prompt[start:end])
+        return [*self.prompt[start:], *self.tokens[max(0, start - self.prompt_len) : end - self.prompt_len]]

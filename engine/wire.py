@@ -4,42 +4,82 @@ It holds no behaviour: it imports the standard library and msgspec only, so that
 of the engine.
 """
 
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
+from engine.wire_prompt import (
+    CountAnswer,
+    CountRequest,
+    GenerateRequest,
+    Grammar,
+    ImagePart,
+    Message,
+    Part,
+    Prompt,
+    Sampling,
+    TextPart,
+    Tool,
+    ToolCall,
+    ToolChoice,
+)
 from engine.wire_status import (
     Admission,
+    CacheStatus,
     EngineState,
     Frozen,
+    GovernorStatus,
     LayoutStatus,
     LoadProgress,
     MemoryActual,
     MemoryPlan,
+    MissCause,
+    MissExplanation,
     ModelStatus,
     Phase,
+    PromiseStatus,
     RequestClass,
     RequestCounts,
     RequestStatus,
     SchedulerStatus,
     SelfTest,
+    SnapshotKind,
     Status,
 )
 
 __all__ = [
     "Admission",
+    "CacheStatus",
+    "CountAnswer",
+    "CountRequest",
     "EngineState",
     "Frozen",
+    "GenerateRequest",
+    "GovernorStatus",
+    "Grammar",
+    "ImagePart",
     "LayoutStatus",
     "LoadProgress",
     "MemoryActual",
     "MemoryPlan",
+    "Message",
+    "MissCause",
+    "MissExplanation",
     "ModelStatus",
+    "Part",
     "Phase",
+    "PromiseStatus",
+    "Prompt",
     "RequestClass",
     "RequestCounts",
     "RequestStatus",
+    "Sampling",
     "SchedulerStatus",
     "SelfTest",
+    "SnapshotKind",
     "Status",
+    "TextPart",
+    "Tool",
+    "ToolCall",
+    "ToolChoice",
 ]
 
 WIRE_VERSION: Final = 1
@@ -68,123 +108,6 @@ ErrorCode = Literal[
     "stopping",
     "internal",
 ]
-
-
-# --- What a client sends -------------------------------------------------------------------------------------------
-
-
-class TextPart(Frozen, frozen=True, tag_field="type", tag="text"):
-    text: str
-
-
-class ImagePart(Frozen, frozen=True, tag_field="type", tag="image"):
-    """An image by identity. `data` is base64 of the file, sent once; `sha256` is hex over the decoded bytes."""
-
-    sha256: str
-    media_type: str
-    data: str | None = None
-
-
-Part = TextPart | ImagePart
-
-
-class ToolCall(Frozen, frozen=True):
-    """A call that the model made earlier.
-
-    `arguments_raw` is what it wrote; `arguments` is that text parsed, if it parses.
-    """
-
-    id: str
-    name: str
-    arguments_raw: str
-    arguments: dict[str, Any] | None = None
-
-
-class Message(Frozen, frozen=True):
-    """One turn, in the order and the role in which the client sent it."""
-
-    role: Literal["system", "user", "assistant", "tool"]
-    content: tuple[Part, ...] = ()
-    reasoning: str | None = None
-    tool_calls: tuple[ToolCall, ...] = ()
-    tool_call_id: str | None = None
-    name: str | None = None
-
-
-class Tool(Frozen, frozen=True):
-    """A function that the model may call. `parameters` is a JSON schema."""
-
-    name: str
-    description: str = ""
-    parameters: dict[str, Any] = {}
-    strict: bool = False
-
-
-class ToolChoice(Frozen, frozen=True):
-    mode: Literal["auto", "none", "required", "named"] = "auto"
-    name: str | None = None
-    parallel: bool = True
-
-
-class Sampling(Frozen, frozen=True):
-    """How the next token is chosen.
-
-    `None` means the model's own default (generation_config.json), else the usual neutral value.
-
-    `temperature` 0 is greedy. `logprobs` is how many alternatives to report per token (0–20); None reports nothing.
-    The same seed, prompt and parameters give the same tokens, whatever else runs in the batch.
-    """
-
-    temperature: float | None = None
-    top_p: float | None = None
-    top_k: int | None = None
-    min_p: float | None = None
-    repetition_penalty: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
-    logit_bias: dict[int, float] = {}
-    seed: int | None = None
-    logprobs: int | None = None
-
-
-class Prompt(Frozen, frozen=True):
-    """What is rendered and tokenised: exactly one of `messages`, `text` (no template) and `tokens`."""
-
-    messages: tuple[Message, ...] | None = None
-    text: str | None = None
-    tokens: tuple[int, ...] | None = None
-    tools: tuple[Tool, ...] = ()
-    tool_choice: ToolChoice = ToolChoice()
-    template_arguments: dict[str, Any] = {}
-    effort: Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"] | None = None
-    continue_last: bool = False
-
-
-class GenerateRequest(Frozen, frozen=True):
-    """Body of POST /generate. `max_tokens` None means up to the end of the context."""
-
-    id: str
-    prompt: Prompt
-    sampling: Sampling = Sampling()
-    max_tokens: int | None = None
-    stop: tuple[str, ...] = ()
-    ignore_eos: bool = False
-    request_class: RequestClass = "interactive"
-
-
-class CountRequest(Frozen, frozen=True):
-    """Body of POST /count.
-
-    With an `id`, the rendering is kept for the /generate of that id, which need not repeat the work.
-    """
-
-    prompt: Prompt
-    id: str | None = None
-
-
-class CountAnswer(Frozen, frozen=True):
-    prompt_tokens: int
-    maximum_context_tokens: int
 
 
 # --- The events of POST /generate: NDJSON, one object a line -------------------------------------------------------
@@ -318,6 +241,14 @@ class Health(Frozen, frozen=True, omit_defaults=False):
     error: str | None = None
 
 
+class CacheCleared(Frozen, frozen=True, omit_defaults=False):
+    """Answer of POST /cache/clear: what the prefix cache gave back."""
+
+    freed_bytes: int
+    blocks: int
+    snapshots: int
+
+
 class CancelAnswer(Frozen, frozen=True, omit_defaults=False):
     id: str
     found: bool
@@ -327,7 +258,11 @@ class CancelAnswer(Frozen, frozen=True, omit_defaults=False):
 
 
 class Launch(Frozen, frozen=True, omit_defaults=False):
-    """`SPLASH_HOME/secrets/engine.json`. The secret is the bearer token of every path but /healthz."""
+    """`SPLASH_HOME/secrets/engine.json`. The secret is the bearer token of every path but /healthz.
+
+    `kv_bits` 8 or 4 quantises keys and values. `max_gap_ms` and `decode_share` are what streams are promised while a
+    prompt is prefilled.
+    """
 
     secret: str
     nonce: str
@@ -336,6 +271,9 @@ class Launch(Frozen, frozen=True, omit_defaults=False):
     concurrency: int = 4
     context: int | None = None
     budget_bytes: int | None = None
+    kv_bits: int | None = None
+    max_gap_ms: float = 500.0
+    decode_share: float = 0.5
 
 
 class ProcessRecord(Frozen, frozen=True, omit_defaults=False):

@@ -10,6 +10,10 @@ import msgspec
 EngineState = Literal["loading", "ready", "stopping", "failed"]
 RequestClass = Literal["interactive", "batch"]
 Phase = Literal["queued", "prefill", "decode"]
+SnapshotKind = Literal[
+    "shared_end", "message_start", "prompt_end", "junction", "sibling", "rolling", "decoded", "suspended"
+]
+MissCause = Literal["cold", "never_taken", "evicted", "cache_off"]
 
 
 class Frozen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -31,10 +35,14 @@ class ModelStatus(Frozen, frozen=True, omit_defaults=False):
 
 
 class LayoutStatus(Frozen, frozen=True, omit_defaults=False):
-    """How the KV of the running streams lies: per-sequence rows, or padded to the longest; and why."""
+    """How the KV of the running streams lies: per-sequence rows, or padded to the longest; and why.
+
+    `kv_bits` None: keys and values as the model computes them.
+    """
 
     kind: Literal["rows", "padded"]
     reason: str
+    kv_bits: int | None = None
 
 
 class SelfTest(Frozen, frozen=True, omit_defaults=False):
@@ -48,17 +56,23 @@ class SelfTest(Frozen, frozen=True, omit_defaults=False):
 
 
 class LoadProgress(Frozen, frozen=True, omit_defaults=False):
-    """Weights read so far. `seconds` grows until the model is ready, then stands."""
+    """Weights read so far. `seconds` grows until the model is ready, then stands.
+
+    `read_seconds` is the part of it that weights were read in: bytes_read / read_seconds is the speed of the disk.
+    """
 
     bytes_read: int = 0
     bytes_total: int = 0
     seconds: float = 0.0
+    read_seconds: float = 0.0
 
 
 class Admission(Frozen, frozen=True, omit_defaults=False):
     waiting: int = 0
     waiting_memory: int = 0
     waiting_concurrency: int = 0
+    waiting_prefix: int = 0
+    suspended: int = 0
     oldest_wait_ms: float = 0.0
     draining: bool = False
 
@@ -76,6 +90,78 @@ class SchedulerStatus(Frozen, frozen=True, omit_defaults=False):
     decode_batches_by_width: dict[str, int] = {}
     decode_tokens_by_width: dict[str, int] = {}
     decode_wall_ms: float = 0.0
+    overtakes: int = 0
+    suspensions: int = 0
+    resumptions: int = 0
+    prefix_waits: int = 0
+
+
+class PromiseStatus(Frozen, frozen=True, omit_defaults=False):
+    """What running streams are promised while a prompt is prefilled, and how often it was not kept.
+
+    A stream waits `max_gap_ms` for its next token at most, and has `decode_share` of the time.
+    """
+
+    max_gap_ms: float
+    decode_share: float
+    largest_gap_ms: float = 0.0
+    gap_violations: int = 0
+    share_violations: int = 0
+    gaps: int = 0
+    windows: int = 0
+
+
+class MissExplanation(Frozen, frozen=True, omit_defaults=False):
+    """Why a prompt was not served from the cache as far as one could wish. Positions and lengths in tokens.
+
+    The prompt equals an earlier one up to `first_difference`, which is its first differing token; None: no earlier one
+    begins alike. `restored_tokens` were restored, from the nearest usable snapshot; `distance_tokens` lie between.
+    """
+
+    id: str
+    sampled_at_s: float
+    cause: MissCause
+    prompt_tokens: int
+    restored_tokens: int
+    matched_tokens: int
+    first_difference: int | None
+    distance_tokens: int
+
+
+class CacheStatus(Frozen, frozen=True, omit_defaults=False):
+    """The prefix cache. Bytes and entries are of now, the rest is cumulative since the start; `misses`: the last 100.
+
+    `reason` says why it is off. A lookup is a request that began to prefill; `hit_rate` is
+    reused_tokens / lookup_tokens.
+    """
+
+    is_on: bool
+    reason: str = ""
+    budget_bytes: int = 0
+    used_bytes: int = 0
+    block_bytes: int = 0
+    snapshot_bytes: int = 0
+    blocks: int = 0
+    extents: int = 0
+    snapshots: int = 0
+    lookups: int = 0
+    hits: int = 0
+    cold_misses: int = 0
+    lookup_tokens: int = 0
+    reused_tokens: int = 0
+    matched_tokens: int = 0
+    hit_rate: float = 0.0
+    blocks_published: int = 0
+    snapshots_published: int = 0
+    blocks_evicted: int = 0
+    snapshots_evicted: int = 0
+    snapshots_retired: int = 0
+    junctions: int = 0
+    missed_boundaries: int = 0
+    restore_ms: float = 0.0
+    publish_ms: float = 0.0
+    clears: int = 0
+    misses: tuple[MissExplanation, ...] = ()
 
 
 class RequestCounts(Frozen, frozen=True, omit_defaults=False):
@@ -89,6 +175,8 @@ class MemoryPlan(Frozen, frozen=True, omit_defaults=False):
     """Bytes, computed from the headers of the weights before anything was loaded.
 
     need(context, sequences) = weights + fixed + sequences * (state_bytes_per_sequence + context * kv_bytes_per_token).
+    A session that stays warm in the prefix cache takes `warm_session_bytes(context)` = context * kv_bytes_per_token +
+    snapshots_per_session * state_bytes_per_sequence.
     """
 
     weights_bytes: int
@@ -100,6 +188,24 @@ class MemoryPlan(Frozen, frozen=True, omit_defaults=False):
     maximum_context_tokens: int
     fits: bool
     verdict: str
+    reserve_bytes: int = 0
+    kv_bits: int | None = None
+    snapshots_per_session: int = 0
+    longest_context_tokens: int = 0
+    warm_session_tokens: int = 0
+    warm_sessions: int = 0
+
+
+class GovernorStatus(Frozen, frozen=True, omit_defaults=False):
+    """The pool as the machine allows it now. `pool_bytes` is below the plan's while other programs take memory."""
+
+    pool_bytes: int = 0
+    planned_pool_bytes: int = 0
+    available_bytes: int = 0
+    observed_bytes: int = 0
+    planned_bytes: int = 0
+    shrinks: int = 0
+    is_pressed: bool = False
 
 
 class MemoryActual(Frozen, frozen=True, omit_defaults=False):
@@ -124,6 +230,7 @@ class RequestStatus(Frozen, frozen=True, omit_defaults=False):
     output_tokens: int
     tokens_per_second: float
     age_ms: float
+    is_suspended: bool = False
 
 
 class Status(Frozen, frozen=True, omit_defaults=False):
@@ -154,3 +261,6 @@ class Status(Frozen, frozen=True, omit_defaults=False):
     memory_actual: MemoryActual
     requests: tuple[RequestStatus, ...]
     error: str | None = None
+    cache: CacheStatus | None = None
+    promises: PromiseStatus | None = None
+    governor: GovernorStatus | None = None

@@ -59,11 +59,12 @@ def test_package_initialisers_are_empty():
 @pytest.mark.parametrize(
     ("wire", "also_allowed"),
     [
-        ("engine/wire.py", {"engine.wire_status"}),
+        ("engine/wire.py", {"engine.wire_status", "engine.wire_prompt"}),
+        ("engine/wire_prompt.py", {"engine.wire_status"}),
         ("engine/wire_status.py", set()),
         ("control/wire.py", {"engine.wire"}),
     ],
-    ids=["engine", "status", "control"],
+    ids=["engine", "prompt", "status", "control"],
 )
 def test_a_door_carries_the_standard_library_and_msgspec_only(wire: str, also_allowed: set[str]):
     allowed = set(sys.stdlib_module_names) | {"msgspec"}
