@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-NOT_BENCHMARKS = {"__init__", "__main__", "report"}
+NOT_BENCHMARKS = {"__init__", "__main__", "bare", "model_folder", "models", "report", "streams", "workload"}
 
 
 def main() -> None:

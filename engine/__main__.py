@@ -44,9 +44,20 @@ def _parser() -> argparse.ArgumentParser:
     plan = commands.add_parser("plan", parents=[home, as_json], help="say what a model needs, without loading it")
     plan.add_argument("--model", required=True, help="a folder, a hub id, or a name that `models` lists")
     plan.add_argument("--context", type=int, metavar="TOKENS")
-    plan.add_argument("--budget", type=int, metavar="BYTES", help="memory for contexts")
-    commands.add_parser("models", parents=[home, as_json], help="list the models on this machine")
+    plan.add_argument("--budget", type=_size, metavar="SIZE", help="memory for contexts: bytes, or 12GiB")
+    plan.add_argument("--kv-bits", type=int, choices=(8, 4), help="quantise keys and values")
+    models = commands.add_parser("models", parents=[home, as_json], help="list the models on this machine")
+    models.add_argument("--folder", type=Path, action="append", default=[], help="look here too; may be repeated")
     return parser
+
+
+def _size(text: str) -> int:
+    from engine.memory_text import bytes_of
+
+    try:
+        return bytes_of(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _usual_home() -> Path:
@@ -67,14 +78,16 @@ def _serve(parsed: argparse.Namespace) -> None:
 def _plan(parsed: argparse.Namespace) -> None:
     from engine.report import plan_model
 
-    report = plan_model(parsed.model, parsed.home, context=parsed.context, budget_bytes=parsed.budget)
+    report = plan_model(
+        parsed.model, parsed.home, context=parsed.context, budget_bytes=parsed.budget, kv_bits=parsed.kv_bits
+    )
     print(report.as_json() if parsed.json else report.as_text())
 
 
 def _models(parsed: argparse.Namespace) -> None:
     from engine.report import list_models
 
-    report = list_models(parsed.home)
+    report = list_models(parsed.home, [folder.expanduser().absolute() for folder in parsed.folder])
     print(report.as_json() if parsed.json else report.as_text())
 
 

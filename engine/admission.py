@@ -4,7 +4,7 @@ It holds no tensor and orders nobody: `scheduler.py` asks, and rows are as long 
 """
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from engine.request import Request
@@ -24,22 +24,26 @@ def growth_tokens(length: int) -> int:
     return growth
 
 
-def first_room(prompt_len: int, max_tokens: int) -> int:
+def first_room(input_len: int, max_tokens: int) -> int:
     """Tokens that a row has room for when it starts, so that prefilling never copies it."""
-    return prompt_len + min(max_tokens, growth_tokens(prompt_len))
+    return input_len + min(max_tokens, growth_tokens(input_len))
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryPool:
-    """The part of the memory plan that running requests share. Bytes.
+    """What running requests may take together: of the memory plan, or less while other programs need it. Bytes.
 
     What a request may generate beyond its room is not reserved: most stop early, and reserving for the longest answer
     would leave the machine empty. So a row grows as long as the pool has anything left, and by no more than that.
+    What the prefix cache holds does not count: it gives way to running requests.
+
+    `is_padded`: the layout pads every row to the longest one, so each costs as much as that.
     """
 
     pool_bytes: int
     kv_bytes_per_token: int
     state_bytes_per_sequence: int
+    is_padded: bool = False
 
     @classmethod
     def of(cls, plan: MemoryPlan) -> "MemoryPool":
@@ -52,23 +56,43 @@ class MemoryPool:
     @property
     def largest_room(self) -> int:
         """Tokens of the longest sequence that the pool holds, alone."""
-        return self._tokens_in(self.pool_bytes - self.state_bytes_per_sequence)
+        return self._tokens_in(self.pool_bytes - self._fixed_bytes)
+
+    def can_hold(self, request: Request) -> bool:
+        """Whether the request could run if it were alone."""
+        return self.largest_room > request.input_len
 
     def room_of(self, request: Request) -> int:
-        """Tokens that the request's row has room for when it starts; no more than its prompt if it can never run."""
-        return min(first_room(request.prompt_len, request.max_tokens), self.largest_room)
+        """Tokens that the row of a request that the pool can hold has room for when it starts."""
+        return min(first_room(request.input_len, request.max_tokens - len(request.tokens)), self.largest_room)
 
     def bytes_of(self, room_len: int) -> int:
-        return self.state_bytes_per_sequence + room_len * self.kv_bytes_per_token
+        return self._fixed_bytes + room_len * self.kv_bytes_per_token
 
     def used_bytes(self, running: Iterable[Request]) -> int:
-        return sum(self.bytes_of(request.room_len) for request in running)
+        return self._bytes_of_all([request.room_len for request in running])
 
-    def growth_of(self, request: Request, running: Iterable[Request]) -> int:
+    def fits(self, room_len: int, *, beside: Iterable[Request]) -> bool:
+        """Whether a row of `room_len` tokens fits beside those that run."""
+        return self._bytes_of_all([*(request.room_len for request in beside), room_len]) <= self.pool_bytes
+
+    def growth_of(self, request: Request, running: Sequence[Request]) -> int:
         """By how many tokens the full row of `request`, one of `running`, grows now; 0 when nothing is left."""
-        most = request.prompt_len + request.max_tokens - request.room_len
-        left = self._tokens_in(self.pool_bytes - self.used_bytes(running))
-        return min(growth_tokens(request.room_len), most, left)
+        wanted = min(growth_tokens(request.room_len), request.prompt_len + request.max_tokens - request.room_len)
+        if self.is_padded:
+            longest_room = self._tokens_in(self.pool_bytes // len(running) - self._fixed_bytes)
+            return max(0, min(wanted, longest_room - request.room_len))
+        return min(wanted, self._tokens_in(self.pool_bytes - self.used_bytes(running)))
+
+    @property
+    def _fixed_bytes(self) -> int:
+        """Fixed state of one request: the live one, and one that is being copied for the prefix cache."""
+        return 2 * self.state_bytes_per_sequence
+
+    def _bytes_of_all(self, room_lens: list[int]) -> int:
+        if self.is_padded:
+            return len(room_lens) * self.bytes_of(max(room_lens, default=0))
+        return sum(map(self.bytes_of, room_lens))
 
     def _tokens_in(self, num_bytes: int) -> int:
         if num_bytes < 0:

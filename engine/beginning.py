@@ -5,6 +5,7 @@ It finds and loads nothing; `engine.startup` and `engine.worker` do.
 
 import os
 import time
+from collections.abc import Callable
 
 import psutil
 
@@ -13,6 +14,7 @@ from engine.request import Request
 from engine.wire import (
     WIRE_VERSION,
     Admission,
+    CacheCleared,
     LoadProgress,
     MemoryActual,
     RequestCounts,
@@ -40,6 +42,9 @@ class Beginning:
 
     def cancel(self, request_id: str) -> bool:
         return False
+
+    def clear_cache(self, tell: Callable[[CacheCleared], None]) -> None:
+        raise NotReady("there is no cache before the model")
 
     def _status(self, load: LoadProgress) -> Status:
         now = time.monotonic()

@@ -1,6 +1,6 @@
 """What the device offers, as MLX tells it. It plans nothing: `memory.py` does, and needs no MLX.
 
-The Metal and CUDA branches were never run where this was written; on a CPU there is nothing to ask.
+The Metal branches were never run where this was written; on a CPU there is nothing to ask.
 """
 
 import mlx.core as mx
@@ -10,9 +10,12 @@ def working_set_bytes() -> int | None:
     """Bytes that the GPU recommends to use at most; None on a CPU, whose memory the operating system tells."""
     if mx.metal.is_available():
         return int(mx.device_info()["max_recommended_working_set_size"])
-    if mx.cuda.is_available():
-        return int(mx.device_info()["free_memory"])
-    return None
+    return free_gpu_bytes()
+
+
+def free_gpu_bytes() -> int | None:
+    """Bytes free now in a GPU that has memory of its own; None where the device uses the machine's memory."""
+    return int(mx.device_info()["free_memory"]) if mx.cuda.is_available() else None
 
 
 def keep_resident() -> None:

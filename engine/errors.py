@@ -13,6 +13,7 @@ It translates nothing: `engine.door.server` makes answers of them, and the worke
     ├── NotImplementedHere    501 not_implemented          a door of the wire that this build does not open
     ├── OutOfMemory           507 out_of_memory            the request, or the model, does not fit, with the numbers
     ├── NonFiniteLogits       500 internal                 the model computed NaN or infinity for this request
+    ├── ConstraintFailed      500 internal                 the grammar of this request could not be followed further
     ├── TextFailed            500 internal                 tokens of this request could not be turned into text
     ├── ClientTooSlow         500 internal                 the client left too much of its answer unread
     ├── DeviceFailed          500 internal                 MLX raised: the process ends with exit code 70
@@ -135,6 +136,14 @@ class NonFiniteLogits(EngineError):
     def __init__(self, *, position: int) -> None:
         super().__init__(f"the model computed logits that are not finite after {position} tokens")
         self.position = position
+
+
+class ConstraintFailed(EngineError):
+    """Too complex where the answer led, or a dead end: the grammar allows no token that the model has."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"the grammar could not be followed: {reason}")
+        self.reason = reason
 
 
 class TextFailed(EngineError):

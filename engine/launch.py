@@ -20,6 +20,10 @@ from engine.wire import Launch, ProcessRecord
 LOOPBACK: Final = "127.0.0.1"
 _BACKLOG: Final = 128
 _LARGEST_PORT: Final = 65_535
+_SMALLEST_GAP_MS: Final = 50.0  # below it, prompts are cut so small that most of the time goes into starting slices
+_LARGEST_GAP_MS: Final = 10_000.0
+_LARGEST_SHARE: Final = 0.9
+KV_BITS: Final = (None, 8, 4)
 _LARGEST_CONCURRENCY: Final = 1024  # streams; far beyond what a step of any machine is good for
 
 
@@ -35,9 +39,13 @@ def read_launch(home: Path) -> Launch:
     for name, value, least, most in (
         ("port", launch.port, 0, _LARGEST_PORT),
         ("concurrency", launch.concurrency, 1, _LARGEST_CONCURRENCY),
+        ("max_gap_ms", launch.max_gap_ms, _SMALLEST_GAP_MS, _LARGEST_GAP_MS),
+        ("decode_share", launch.decode_share, 0.0, _LARGEST_SHARE),
     ):
         if not least <= value <= most:
             raise Refused(f"the launch file {file} says {name} {value}: it must be from {least} to {most}")
+    if launch.kv_bits not in KV_BITS:
+        raise Refused(f"the launch file {file} says kv_bits {launch.kv_bits}: it must be 8 or 4, or be left out")
     return launch
 
 

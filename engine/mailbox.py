@@ -1,14 +1,16 @@
-"""How other threads reach the worker: requests, cancellations and the order to stop, and who is still owed an ending.
+"""How other threads reach the worker: requests, cancellations, orders, and who is still owed an ending.
 
 It runs nothing: the worker takes commands from it between two steps.
 """
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from engine.errors import InvalidRequest, Stopping
 from engine.request import Request
+from engine.wire import CacheCleared
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +24,22 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
+class ClearCache:
+    """`tell` gets what was freed, on the worker's thread."""
+
+    tell: Callable[[CacheCleared], None]
+
+
+@dataclass(frozen=True, slots=True)
 class Stop:
     pass
 
 
-Command = Submit | Cancel | Stop
+Command = Submit | Cancel | ClearCache | Stop
 
 
 class Mailbox:
-    """`submit`, `cancel` and `stop` are for any thread; the rest is for the worker's."""
+    """`submit`, `cancel`, `clear_cache` and `stop` are for any thread; the rest is for the worker's."""
 
     def __init__(self) -> None:
         self._commands: SimpleQueue[Command] = SimpleQueue()
@@ -58,6 +67,9 @@ class Mailbox:
             return False
         self._commands.put(Cancel(request))
         return True
+
+    def clear_cache(self, tell: Callable[[CacheCleared], None]) -> None:
+        self._commands.put(ClearCache(tell))
 
     def stop(self) -> None:
         self.is_stopping = True

@@ -51,6 +51,11 @@ class PaddedLayout:
             for layer in self._layers:
                 layer.filter(kept)
 
+    def sequence(self, index: int) -> Caches:
+        if self._width == 1:
+            return self._layers
+        return [alone(layer.extract(index)) for layer in self._layers]
+
     def forward(self, tokens: mx.array) -> mx.array:
         logits: mx.array = self._model(tokens[:, None], cache=self._layers)
         return logits[:, -1, :]
@@ -85,6 +90,9 @@ class OneByOneLayout:
 
     def leave(self, index: int) -> None:
         self._sequences.pop(index)
+
+    def sequence(self, index: int) -> Caches:
+        return self._sequences[index]
 
     def forward(self, tokens: mx.array) -> mx.array:
         rows = zip(mx.split(tokens, len(self)), self._sequences, strict=True)

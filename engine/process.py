@@ -22,6 +22,7 @@ from engine.door.http_server import make_http_server
 from engine.door.server import Door, make_app
 from engine.errors import EngineError
 from engine.launch import bind, read_launch, remove_record, write_record
+from engine.promises import Promises
 from engine.wire import Launch, ModelStatus
 
 if TYPE_CHECKING:
@@ -129,6 +130,8 @@ class _Life:
             memory_plan=checked.plan,
             on_fatal=self._fatal,
             max_streams=self._launch.concurrency,
+            kv_bits=self._launch.kv_bits,
+            promises=Promises(max_gap_ms=self._launch.max_gap_ms, decode_share=self._launch.decode_share),
         )
         self._worker.start()
         self._door.open(self._worker, intake)

@@ -10,7 +10,8 @@ import msgspec
 import psutil
 
 from engine.errors import ModelRefused, NotDownloaded
-from engine.memory import device_limit_bytes, plan, size_text
+from engine.memory import Coefficients, Limit, available_bytes, coefficients, host_limit, plan, wired_limit_mb
+from engine.memory_text import size_text
 from engine.model.demo import ensure_demo
 from engine.model.library import model_folders, resolve
 from engine.model.preflight import Preflight, preflight
@@ -19,9 +20,14 @@ from engine.wire import MemoryPlan, ProcessRecord
 SAME_START_S = 2.0
 """A process whose start differs by more from its record has the pid of another that is gone."""
 
+KV_CHOICES = (None, 8, 4)
+
 
 class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A model on this machine. Control reads it as `control.wire.ModelOnDisk`: the same fields."""
+    """A model on this machine. Control reads it as `control.wire.ModelOnDisk`, which may know fewer fields.
+
+    `fits`, `longest_context_tokens` and `warm_sessions` are of the default plan.
+    """
 
     name: str
     path: str
@@ -29,7 +35,11 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     quantization: str | None
     weights_bytes: int
     native_context_tokens: int
+    has_vision: bool
     fits: bool
+    longest_context_tokens: int
+    warm_sessions: int
+    warm_session_tokens: int
     is_demo: bool
 
 
@@ -51,19 +61,31 @@ class ModelsReport(msgspec.Struct, frozen=True, kw_only=True):
         width = max((len(entry.name) for entry in self.models), default=0)
         lines = [
             f"{entry.name:<{width}}  {size_text(entry.weights_bytes):>9}  {entry.quantization or 'not quantised':<13}  "
-            f"{entry.native_context_tokens:>9,} tokens  {entry.architecture}"
-            f"{'' if entry.fits else '  (does not fit)'}{'  (random weights)' if entry.is_demo else ''}"
+            f"{entry.native_context_tokens:>9,} tokens  {entry.architecture}  {_remarks(entry)}"
             for entry in self.models
         ]
         return "\n".join(lines + [f"not usable: {entry.message}" for entry in self.refused])
 
 
+class KvChoice(msgspec.Struct, frozen=True, kw_only=True):
+    """What one token takes with keys and values of `kv_bits`; None: as the model computes them."""
+
+    kv_bits: int | None
+    kv_bytes_per_token: int
+
+
 class PlanReport(msgspec.Struct, frozen=True, kw_only=True):
-    """`model` and `plan` are None for a hub id that is not on this machine yet; then only a load can tell."""
+    """`model` and `plan` are None for a hub id that is not on this machine yet; then only a load can tell.
+
+    Whoever has the plan computes another from it, without asking again: formulas in `docs/operations.md`.
+    `wired_limit_mb` is macOS's `iogpu.wired_limit_mb`, 0 the system's choice, None elsewhere.
+    """
 
     message: str
     model: ModelEntry | None = None
     plan: MemoryPlan | None = None
+    kv_choices: tuple[KvChoice, ...] = ()
+    wired_limit_mb: int | None = None
 
     def as_json(self) -> str:
         return msgspec.json.encode(self).decode()
@@ -71,22 +93,13 @@ class PlanReport(msgspec.Struct, frozen=True, kw_only=True):
     def as_text(self) -> str:
         if self.model is None or self.plan is None:
             return self.message
-        plan = self.plan
-        rows = {
-            "weights": size_text(plan.weights_bytes),
-            "runtime": size_text(plan.fixed_bytes),
-            "pool for contexts": size_text(plan.pool_bytes),
-            "limit": size_text(plan.limit_bytes),
-            "per token": f"{plan.kv_bytes_per_token:,} bytes",
-            "per sequence": size_text(plan.state_bytes_per_sequence),
-            "context": f"{plan.maximum_context_tokens:,} of {self.model.native_context_tokens:,} tokens",
-        }
-        return "\n".join([self.message, *(f"  {label:<18}{value:>18}" for label, value in rows.items())])
+        rows = _plan_rows(self.plan, self.model, self.wired_limit_mb)
+        return "\n".join([self.message, *(f"  {label:<20}{value:>14}{note}" for label, value, note in rows)])
 
 
-def list_models(home: Path, folders: Sequence[Path] = (), *, limit_bytes: int | None = None) -> ModelsReport:
-    """Look at every model of this machine, the demo first. `limit_bytes` None asks the machine."""
-    limit_bytes = _limit_for_a_load(home) if limit_bytes is None else limit_bytes
+def list_models(home: Path, folders: Sequence[Path] = (), *, limit: Limit | None = None) -> ModelsReport:
+    """Look at every model of this machine, the demo first. `limit` None asks the machine."""
+    limit = _limit_for_a_load(home) if limit is None else limit
     demo = ensure_demo(home)
     models, refused = [], []
     for folder in (demo, *(folder for folder in model_folders(home, folders) if folder != demo)):
@@ -96,7 +109,7 @@ def list_models(home: Path, folders: Sequence[Path] = (), *, limit_bytes: int | 
             refused.append(RefusedEntry(path=str(folder), message=error.message))
         else:
             name = str(folder) if any(folder.is_relative_to(extra) for extra in folders) else found.name
-            models.append(_entry(found, name, fits=plan(found, limit_bytes=limit_bytes).fits))
+            models.append(_entry(found, name, limit))
     return ModelsReport(models=tuple(models), refused=tuple(refused))
 
 
@@ -106,7 +119,8 @@ def plan_model(
     *,
     context: int | None = None,
     budget_bytes: int | None = None,
-    limit_bytes: int | None = None,
+    kv_bits: int | None = None,
+    limit: Limit | None = None,
 ) -> PlanReport:
     """Plan one model of this machine. Raises ModelNotFound and ModelRefused; "does not fit" is an answer."""
     try:
@@ -114,13 +128,22 @@ def plan_model(
     except NotDownloaded as error:
         return PlanReport(message=error.message)
     found = preflight(folder)
-    limit_bytes = _limit_for_a_load(home) if limit_bytes is None else limit_bytes
-    memory_plan = plan(found, limit_bytes=limit_bytes, context=context, budget_bytes=budget_bytes)
-    entry = _entry(found, found.name, fits=memory_plan.fits)
-    return PlanReport(message=memory_plan.verdict, model=entry, plan=memory_plan)
+    limit = _limit_for_a_load(home) if limit is None else limit
+    memory_plan = plan(found, limit, context=context, budget_bytes=budget_bytes, kv_bits=kv_bits)
+    choices = tuple(
+        KvChoice(kv_bits=bits, kv_bytes_per_token=coefficients(found, kv_bits=bits).kv_bytes_per_token)
+        for bits in KV_CHOICES
+    )
+    return PlanReport(
+        message=memory_plan.verdict,
+        model=_entry(found, found.name, limit),
+        plan=memory_plan,
+        kv_choices=choices,
+        wired_limit_mb=wired_limit_mb(),
+    )
 
 
-def _limit_for_a_load(home: Path) -> int:
+def _limit_for_a_load(home: Path) -> Limit:
     """What a load finds: a running engine stops before the next one starts, so what it holds counts as available."""
     try:
         record = msgspec.json.decode((home / "run" / "engine.json").read_bytes(), type=ProcessRecord)
@@ -129,10 +152,11 @@ def _limit_for_a_load(home: Path) -> int:
         held_bytes = int(process.memory_info().rss) if is_same else 0
     except (OSError, msgspec.DecodeError, psutil.Error):
         held_bytes = 0
-    return device_limit_bytes() + held_bytes
+    return host_limit(available_bytes() + held_bytes)
 
 
-def _entry(found: Preflight, name: str, *, fits: bool) -> ModelEntry:
+def _entry(found: Preflight, name: str, limit: Limit) -> ModelEntry:
+    usual = plan(found, limit)
     return ModelEntry(
         name=name,
         path=str(found.path),
@@ -140,6 +164,44 @@ def _entry(found: Preflight, name: str, *, fits: bool) -> ModelEntry:
         quantization=found.quantization,
         weights_bytes=found.weights_bytes,
         native_context_tokens=found.native_context_tokens,
-        fits=fits,
+        has_vision=found.has_vision,
+        fits=usual.fits,
+        longest_context_tokens=usual.longest_context_tokens,
+        warm_sessions=usual.warm_sessions,
+        warm_session_tokens=usual.warm_session_tokens,
         is_demo=found.is_demo,
     )
+
+
+def _remarks(entry: ModelEntry) -> str:
+    remarks = [f"{entry.warm_sessions} warm" if entry.fits else "does not fit"]
+    if entry.fits and entry.longest_context_tokens < entry.native_context_tokens:
+        remarks.append(f"up to {entry.longest_context_tokens:,} tokens here")
+    if entry.has_vision:
+        remarks.append("has vision")
+    if entry.is_demo:
+        remarks.append("random weights")
+    return f"({', '.join(remarks)})"
+
+
+def _plan_rows(plan: MemoryPlan, model: ModelEntry, wired_limit_mb: int | None) -> list[tuple[str, str, str]]:
+    sizes = Coefficients.of(plan)
+    usual = plan.warm_session_tokens
+    kv = f"  of keys and values{f', {plan.kv_bits}-bit' if plan.kv_bits else ''}"
+    rows = [
+        ("weights", size_text(plan.weights_bytes), ""),
+        ("runtime", size_text(plan.fixed_bytes), ""),
+        ("pool for contexts", size_text(plan.pool_bytes), ""),
+        ("limit", size_text(plan.limit_bytes), f"  beside {size_text(plan.reserve_bytes)} for your other programs"),
+        ("one token", f"{plan.kv_bytes_per_token:,} bytes", kv),
+        ("one snapshot", size_text(plan.state_bytes_per_sequence), f"  {plan.snapshots_per_session} for each session"),
+        ("running sequence", size_text(sizes.running_bytes(usual)), f"  of {usual:,} tokens"),
+        ("warm session", size_text(sizes.warm_session_bytes(usual)), f"  of {usual:,} tokens"),
+        ("warm sessions", f"{plan.warm_sessions:,}", "  while up to four run"),
+        ("context", f"{plan.maximum_context_tokens:,}", f"  of {model.native_context_tokens:,} tokens"),
+        ("longest that fits", f"{plan.longest_context_tokens:,}", "  tokens, alone"),
+    ]
+    if wired_limit_mb is not None:
+        setting = f"{wired_limit_mb:,} MB" if wired_limit_mb else "the system's"
+        rows.append(("iogpu.wired_limit_mb", setting, "  shown, never set by Splash"))
+    return rows

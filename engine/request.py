@@ -119,6 +119,7 @@ class Request:
     room_len: int = 0  # tokens that its row may take memory for
     boundaries: dict[int, SnapshotKind] = field(default_factory=dict)  # lengths at which a prefill slice must end
     is_suspended: bool = False  # it gave its memory back, and goes on when there is room again
+    was_suspended: bool = False  # it has begun before: what is restored now is its own work
     num_overtaken: int = 0  # how often a shorter or more urgent request went before it
     tokens: list[int] = field(default_factory=list)  # sampled so far
     prefill_began_at: float | None = None

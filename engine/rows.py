@@ -16,16 +16,16 @@ from typing import Any, Literal
 import mlx.core as mx
 from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache
 
-from engine.layout import Caches, LayoutUnsupported, arrays_of, grow_to, held_bytes
+from engine.layout import Caches, LayoutUnsupported, QuantizedRow, arrays_of, grow_to, held_bytes
 
 ATTENTION_NAME = "scaled_dot_product_attention"
-ATTENTION_CACHES = (KVCache, RotatingKVCache)
+ATTENTION_CACHES = (KVCache, QuantizedRow, RotatingKVCache)
 
 Attention = Callable[..., mx.array]
 
 
 class PerRow(tuple[Any, ...]):
-    """One value a row, where mlx-lm has a single one: keys or values (1, H, T, D), or masks."""
+    """One value a row, where mlx-lm has a single one: keys or values (1, H, T, D), quantised or not, or masks."""
 
 
 class Positions:
@@ -81,8 +81,12 @@ def by_rows(attention: Attention) -> Attention:
             return attention(queries, keys, values, cache=cache, scale=scale, mask=mask, **options)
         width = len(keys)
         masks = mask if isinstance(mask, PerRow) else (mask,) * width
-        rows = zip(mx.split(queries, width), keys, values, masks, strict=True)
-        return mx.concatenate([attention(q, k, v, cache=cache, scale=scale, mask=m, **options) for q, k, v, m in rows])
+        # mlx-lm's attention asks the cache itself whether, and how, its keys are quantised.
+        caches = cache.rows if isinstance(cache, AttentionRows) else (cache,) * width
+        rows = zip(mx.split(queries, width), keys, values, caches, masks, strict=True)
+        return mx.concatenate(
+            [attention(q, k, v, cache=own, scale=scale, mask=m, **options) for q, k, v, own, m in rows]
+        )
 
     attend.takes_rows = True  # type: ignore[attr-defined]  # marks what is already replaced
     return attend
@@ -151,6 +155,12 @@ class RowsLayout:
             else:
                 self._layers[number] = None
 
+    def sequence(self, index: int) -> Caches:
+        return [
+            layer.rows[index] if isinstance(layer, AttentionRows) else row_of_state(layer, index)
+            for layer in self._layers
+        ]
+
     def forward(self, tokens: mx.array) -> mx.array:
         if len(self) == 1:
             # Alone, a stream is exactly what plain mlx-lm would run.
@@ -177,3 +187,10 @@ class RowsLayout:
     def kv_bytes(self) -> int:
         fixed = [layer for layer in self._layers if layer is not None and not isinstance(layer, AttentionRows)]
         return held_bytes(fixed) + sum(held_bytes(sequence) for sequence in self._sequences)
+
+
+def row_of_state(batch: ArraysCache, index: int) -> ArraysCache:
+    """Row `index` of batched fixed state, copied: a slice would keep the whole batch in memory."""
+    row = ArraysCache(len(batch.cache))
+    row.cache = [None if array is None else mx.contiguous(array[index : index + 1]) for array in batch.cache]
+    return row

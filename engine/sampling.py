@@ -1,7 +1,8 @@
 """Chooses the next token of each row from its logits, on the device, without waiting for the device.
 
-It decides no defaults and validates nothing: parameters arrive resolved. Order: logit bias, penalties, temperature,
-top-k, top-p, min-p. The repetition penalty looks at prompt and output, presence and frequency at the output only.
+It decides no defaults and validates nothing: parameters arrive resolved. Order: logit bias, penalties, the grammar's
+mask, temperature, top-k, top-p, min-p: nothing brings a token back that the grammar forbids, and the shares are of what
+it allows. The repetition penalty looks at prompt and output, presence and frequency at the output only.
 """
 
 import hashlib
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import mlx.core as mx
+import numpy as np
 
 from engine.request import SampledToken, SamplingParameters
 
@@ -73,12 +75,16 @@ class Choice:
 
 
 class Sampler:
-    """Chooses the tokens of one request. What depends on earlier tokens is counted on the device."""
+    """Chooses the tokens of one request. What depends on earlier tokens is counted on the device.
 
-    def __init__(self, parameters: SamplingParameters, prompt: Sequence[int]) -> None:
+    `generated`: what was sampled before, by another Sampler, of a request that was suspended and goes on now.
+    """
+
+    def __init__(self, parameters: SamplingParameters, prompt: Sequence[int], *, generated: Sequence[int] = ()) -> None:
         self.parameters = parameters
         self._prompt = prompt
-        self._position = 0
+        self._generated = tuple(generated)
+        self._position = len(self._generated)
         self._bias: mx.array | None = None
         self._is_in_prompt: mx.array | None = None
         self._counts: mx.array | None = None
@@ -100,10 +106,15 @@ class Sampler:
     def _has_adjustments(self) -> bool:
         return self._has_penalties or bool(self.parameters.logit_bias)
 
-    def choose(self, logits: mx.array) -> mx.array:
-        """The next token (1,) from logits (1, V) in float32; remembers it for the penalties."""
+    def choose(self, logits: mx.array, allowed: bytes | None = None) -> mx.array:
+        """The next token (1,) from logits (1, V) in float32; remembers it for the penalties.
+
+        `allowed`: a mask as `engine.request.Constraint` gives it; None allows every token.
+        """
         if self._has_adjustments:
             logits = self._adjusted(logits)
+        if allowed is not None:
+            logits = mx.where(unpacked(allowed, logits.shape[-1]), logits, -math.inf)
         if self._is_greedy:
             token = mx.argmax(logits, axis=-1)
         else:
@@ -126,7 +137,7 @@ class Sampler:
         if not self._has_penalties:
             return logits
         if self._counts is None or self._is_in_prompt is None:
-            self._counts = mx.zeros(vocabulary, mx.int32)
+            self._counts = mx.zeros(vocabulary, mx.int32).at[mx.array(self._generated, mx.uint32)].add(1)
             in_prompt = mx.array([token for token in set(self._prompt) if token < vocabulary], mx.uint32)
             self._is_in_prompt = mx.zeros(vocabulary, mx.int32).at[in_prompt].add(1) > 0
         was_generated = self._counts > 0
@@ -134,6 +145,14 @@ class Sampler:
             penalised = mx.where(logits > 0, logits / p.repetition_penalty, logits * p.repetition_penalty)
             logits = mx.where(was_generated | self._is_in_prompt, penalised, logits)
         return logits - p.presence_penalty * was_generated - p.frequency_penalty * self._counts
+
+
+def unpacked(allowed: bytes, vocabulary: int) -> mx.array:
+    """A packed mask as booleans (V,). Tokens beyond its end are not allowed: a model's vocabulary may be padded."""
+    num_bytes = -(-vocabulary // 32) * 4
+    words = mx.array(np.frombuffer(allowed[:num_bytes].ljust(num_bytes, b"\0"), "<u4"))
+    bits = mx.bitwise_and(mx.right_shift(words[:, None], mx.arange(32, dtype=mx.uint32)), 1)
+    return bits.reshape(-1)[:vocabulary].astype(mx.bool_)
 
 
 def drawn(logits: mx.array, parameters: SamplingParameters, key: mx.array) -> mx.array:
@@ -164,18 +183,21 @@ def within_min_p(logits: mx.array, min_p: float) -> mx.array:
     return mx.where(logits >= logits.max(axis=-1, keepdims=True) + math.log(min_p), logits, -math.inf)
 
 
-def choose_tokens(logits: mx.array, samplers: Sequence[Sampler]) -> Choice:
-    """The next token of every row of `logits` (B, V). One argmax serves all rows when all are greedy."""
+def choose_tokens(logits: mx.array, samplers: Sequence[Sampler], masks: Sequence[bytes | None] | None = None) -> Choice:
+    """The next token of every row of `logits` (B, V). One argmax serves all rows when all are greedy.
+
+    `masks`: what each row's grammar allows; None when no row has one.
+    """
     logits = logits.astype(mx.float32)
     # NaN and infinity anywhere in a row survive this sum, so it tells a broken row at the price of one reduction.
     normalisers = mx.logsumexp(logits, axis=-1)
-    if all(sampler.is_plain_greedy for sampler in samplers):
+    if masks is None and all(sampler.is_plain_greedy for sampler in samplers):
         tokens = mx.argmax(logits, axis=-1)
     else:
         rows = mx.split(logits, len(samplers))
-        tokens = mx.concatenate(
-            [sampler.choose(row).astype(mx.uint32) for sampler, row in zip(samplers, rows, strict=True)]
-        )
+        row_masks = [None] * len(samplers) if masks is None else masks
+        chosen = [sampler.choose(row, mask) for sampler, row, mask in zip(samplers, rows, row_masks, strict=True)]
+        tokens = mx.concatenate([token.astype(mx.uint32) for token in chosen])
     logprobs = tuple(
         None
         if sampler.parameters.num_logprobs is None

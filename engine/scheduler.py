@@ -1,110 +1,73 @@
-"""What the device does next: admit, prefill a slice, let the streams decode, refuse for memory. Pure policy, no MLX.
+"""What the device does next: start, prefill a slice, let the streams decode, suspend, refuse. Pure policy, no MLX.
 
 It does nothing itself and reads no clock: the worker asks `next_action(now)`, does it, and reports what it took.
 
-1. At most `max_streams` requests run; the rest stand in line: interactive before batch, first come first served within
-   a class; a batch request that waited 10 minutes goes first.
-2. One prompt is prefilled at a time, slice by slice; a slice is as long as measured speed lets it be in 400 ms while
-   anyone decodes, in 800 ms otherwise.
-3. After a slice of t ms the streams decode for t * share / (1 - share) ms.
-4. A request that does not fit in the memory pool beside the running ones waits, and everyone behind it; one that can
-   never fit is refused. A full row grows by what the pool has left; when that is nothing, the youngest request fails,
-   retryable unless it runs alone.
+1. At most `max_streams` requests run. The line (`line.py`) says who is looked at first.
+2. A slice is as long as measured speed lets it be in 0.8 x `max_gap_ms` while anyone decodes, in 800 ms otherwise. It
+   ends on a block, unless it is the end of the input, an armed boundary or shorter than two blocks.
+3. After t ms in which streams waited, for a slice or anything else, they decode t * share / (1 - share) ms. Whatever
+   they waited for, they decode one step before they wait again.
+4. Who in line would go before all who are being prefilled starts, and has the next slice (`precedence.py`): urgent
+   before batch, one document at a time, shorter ones past it 3 times in all.
+5. Who shares a prefix that another is computing waits for it (`siblings.py`), and may be passed by anyone.
+6. A request that does not fit in the memory pool beside the running ones waits, and everyone behind it. A full row
+   grows by what the pool has left; when that is nothing, the youngest prefill, else the youngest stream, batch first,
+   gives its memory back and is first in line again. It starts when there is room for it and for one growth more. Only
+   who is alone and does not fit is refused.
 """
 
-from collections import deque
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import replace
 
-from engine.admission import BOUNDLESS, MemoryPool
+from engine.actions import Action, Decode, Idle, Join, Prefill, Refuse, Start, Suspend
+from engine.admission import BOUNDLESS, MemoryPool, growth_tokens
+from engine.blocks import BLOCK_TOKENS, floor_to_block
 from engine.errors import OutOfMemory
+from engine.line import Line
+from engine.pace import PrefillPace
+from engine.precedence import Precedence, num_left
+from engine.promises import DEFAULT_PROMISES, SLICE_ALONE_MS, PromiseKeeper, Promises
 from engine.request import Request
-from engine.wire import RequestClass
+from engine.siblings import Siblings
+from engine.wire import PromiseStatus
 
-SLICE_WHILE_DECODING_MS = 400.0
-SLICE_ALONE_MS = 800.0  # so that a cancel is seen within a second
-DECODE_SHARE = 0.5
-BATCH_PATIENCE_S = 600.0
-
-FIRST_SLICE_TOKENS = 64
-SMALLEST_SLICE_TOKENS = 16
-LARGEST_SLICE_TOKENS = 2048  # bounds the scratch memory of a slice
-LARGEST_SLICE_GROWTH = 2  # a speed measured on a short slice says little about a long one
-# Neighbouring slices differ by a tenth on a quiet machine; aiming below the target costs no throughput.
-AIM = 0.9
-NUM_SPEEDS = 3  # one lucky slice must not lengthen the next one; a prompt only gets slower as it gets longer
-
-
-@dataclass(frozen=True, slots=True)
-class Prefill:
-    """Append the next `num_tokens` tokens of the prompt to the request's caches."""
-
-    request: Request
-    num_tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class Join:
-    """The prompt is done but for its last token: the request joins the decoding streams."""
-
-    request: Request
-
-
-@dataclass(frozen=True, slots=True)
-class Decode:
-    """One token for every decoding stream."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    """The request ends here for lack of memory."""
-
-    request: Request
-    error: OutOfMemory
-
-
-@dataclass(frozen=True, slots=True)
-class Idle:
-    """Nothing to do until a request arrives."""
-
-
-Action = Prefill | Join | Decode | Refuse | Idle
-
-
-class PrefillPace:
-    """How many tokens fit in a slice of so many ms: at the slowest of the last speeds that slices really had."""
-
-    def __init__(self) -> None:
-        self._tokens_per_ms: deque[float] = deque(maxlen=NUM_SPEEDS)
-        self._last_tokens = FIRST_SLICE_TOKENS
-
-    def slice_tokens(self, target_ms: float) -> int:
-        if not self._tokens_per_ms:
-            return FIRST_SLICE_TOKENS
-        fitting = int(min(self._tokens_per_ms) * target_ms * AIM)
-        wanted = min(fitting, self._last_tokens * LARGEST_SLICE_GROWTH)
-        return max(SMALLEST_SLICE_TOKENS, min(wanted, LARGEST_SLICE_TOKENS))
-
-    def observe(self, num_tokens: int, elapsed_ms: float, *, target_ms: float) -> None:
-        """The short end of a prompt is slow by the token; it must not shrink the slices of the next prompt."""
-        is_short_end = num_tokens < self.slice_tokens(target_ms) // 2 and elapsed_ms <= target_ms
-        if not self._tokens_per_ms or not is_short_end:
-            self._tokens_per_ms.append(num_tokens / max(elapsed_ms, 0.001))
-            self._last_tokens = max(num_tokens, SMALLEST_SLICE_TOKENS)
+__all__ = ["Action", "Decode", "Idle", "Join", "Prefill", "Refuse", "Scheduler", "Start", "Suspend"]
 
 
 class Scheduler:
-    """Owns who waits, who is prefilled and who decodes, and of each request its phase and prefilled length."""
+    """Owns who waits, who is prefilled and who decodes, and of each request its phase, room and prefilled length."""
 
-    def __init__(self, *, max_streams: int, pool: MemoryPool | None = None, share: float = DECODE_SHARE) -> None:
+    def __init__(
+        self,
+        *,
+        max_streams: int,
+        pool: MemoryPool | None = None,
+        promises: Promises = DEFAULT_PROMISES,
+        restorable: Callable[[Request], int] = lambda _: 0,
+        needs_snapshots: bool = False,
+    ) -> None:
         self._max_streams = max_streams
-        self._pool = BOUNDLESS if pool is None else pool
-        self._window_per_slice = share / (1.0 - share)
-        self._pace = PrefillPace()
-        self._waiting: dict[RequestClass, deque[Request]] = {"interactive": deque(), "batch": deque()}
-        self._window_ms = 0.0  # decoding owed to the streams since the last slice
-        self.prefilling: Request | None = None
+        self._pool = self._planned_pool = BOUNDLESS if pool is None else pool
+        self._promises = promises
+        self._keeper = PromiseKeeper(promises)
+        self._line = Line()
+        self._siblings = Siblings(restorable=restorable, needs_snapshots=needs_snapshots)
+        self._precedence = Precedence(self._line, self._siblings)
+        self._pace = PrefillPace()  # of the last slice
+        self._paces: dict[Request, PrefillPace] = {}
+        self.prefilling: list[Request] = []
+        """In the order in which they started."""
         self.decoding: list[Request] = []
+        """In the order in which they joined."""
+        self._never_fit: list[Request] = []
         self._blocked: Request | None = None
+        self._owed_ms = 0.0  # decoding that the streams must have before the next slice
+        self._is_step_due = False  # the streams have waited, or one is new
+        self._had_last_step: frozenset[Request] = frozenset()  # streams
+        self._ends_gap = False
+        self.suspensions = self.resumptions = 0
+
+    # --- who is here -------------------------------------------------------------------------------------------------
 
     @property
     def is_blocked_by_memory(self) -> bool:
@@ -113,123 +76,246 @@ class Scheduler:
 
     @property
     def running(self) -> list[Request]:
-        """Oldest first; the one being prefilled is the youngest."""
-        return self.decoding if self.prefilling is None else [*self.decoding, self.prefilling]
+        return [*self.decoding, *self.prefilling]
 
     @property
     def waiting(self) -> list[Request]:
-        return [*self._waiting["interactive"], *self._waiting["batch"]]
+        return list(self._line)
 
     @property
     def requests(self) -> list[Request]:
-        return [*self.running, *self.waiting]
+        return [*self.running, *self._line]
+
+    @property
+    def waiting_prefix(self) -> int:
+        """How many of those in line wait for a prefix that another computes."""
+        return self._siblings.num_waiting
+
+    @property
+    def prefix_waits(self) -> int:
+        return self._siblings.prefix_waits
+
+    @property
+    def overtakes(self) -> int:
+        return self._precedence.overtakes
+
+    @property
+    def free_for_cache_bytes(self) -> int:
+        """What running requests leave of the pool to the prefix cache."""
+        return max(0, self._pool.pool_bytes - self._pool.used_bytes(self.running))
+
+    def promise_status(self) -> PromiseStatus:
+        return self._keeper.status()
+
+    # --- what happened -----------------------------------------------------------------------------------------------
+
+    def set_model(self, *, needs_snapshots: bool, is_padded: bool) -> None:
+        """What is known of the model's layers and layout once it is loaded."""
+        self._siblings.needs_snapshots = needs_snapshots
+        self._pool = replace(self._pool, is_padded=is_padded)
+        self._planned_pool = replace(self._planned_pool, is_padded=is_padded)
+
+    def set_pool_bytes(self, nbytes: int) -> None:
+        """What the machine allows now. Who runs alone keeps what it has, also when that is more."""
+        self._pool = replace(self._pool, pool_bytes=nbytes)
+
+    def prefix_changed(self) -> None:
+        """The prefix cache got or lost entries."""
+        self._siblings.prefix_changed()
 
     def enter(self, request: Request) -> None:
         """Stand in line."""
-        self._waiting[request.request_class].append(request)
+        self._line.enter(request)
+        if not self._planned_pool.can_hold(request):
+            self._never_fit.append(request)
 
     def remove(self, request: Request) -> None:
         """Forget a request, wherever it is: it finished, failed or was cancelled."""
-        if request is self.prefilling:
-            self.prefilling = None
-        elif request in self.decoding:
-            self.decoding.remove(request)
-        else:
-            self._waiting[request.request_class].remove(request)
-            if request is self._blocked:
-                self._blocked = None
-        if not self.decoding:
-            self._window_ms = 0.0
-
-    def next_action(self, now: float) -> Action:
-        """`now` is monotonic seconds. Admitting and joining take effect here; the rest when it is observed."""
-        refused = self._grow()
-        if refused is not None:
-            return refused
-        candidate = self.prefilling
-        if candidate is not None and self._num_left(candidate) <= 0:
-            return self._join(candidate)
-        if self.decoding and self._window_ms > 0:
-            return Decode()
-        if candidate is None and len(self.decoding) < self._max_streams:
-            admitted = self._admit(now)
-            if isinstance(admitted, Refuse):
-                return admitted
-            candidate = admitted
-        if candidate is None:
-            return Decode() if self.decoding else Idle()
-        if self._num_left(candidate) <= 0:
-            return self._join(candidate)
-        return Prefill(candidate, min(self._pace.slice_tokens(self._target_ms), self._num_left(candidate)))
+        self._leave_device(request)
+        self._line.forget(request)
+        self._siblings.forget(request)
+        if request in self._never_fit:
+            self._never_fit.remove(request)
+        if request is self._blocked:
+            self._blocked = None
 
     def observe_prefill(self, request: Request, num_tokens: int, elapsed_ms: float) -> None:
         """A slice was done in `elapsed_ms`."""
+        self._pace = self._pace_of(request)
+        self._pace.observe(num_tokens, elapsed_ms, target_ms=self._target_ms, depth=request.prefilled_len)
         request.prefilled_len += num_tokens
-        self._pace.observe(num_tokens, elapsed_ms, target_ms=self._target_ms)
         if self.decoding:
-            self._window_ms = elapsed_ms * self._window_per_slice
+            self._keeper.sliced(elapsed_ms)
+            self._owe(elapsed_ms)
+
+    def observe_pause(self, elapsed_ms: float) -> None:
+        """The streams waited `elapsed_ms` for anything but a slice: restoring, joining, publishing."""
+        if self.decoding:
+            self._keeper.paused(elapsed_ms)
+            self._owe(elapsed_ms)
 
     def observe_decode(self, elapsed_ms: float) -> None:
         """A step of the decoding streams was done in `elapsed_ms`."""
-        self._window_ms = max(0.0, self._window_ms - elapsed_ms)
+        self._keeper.decoded(elapsed_ms, ends_gap=self._ends_gap)
+        self._owed_ms = max(0.0, self._owed_ms - elapsed_ms)
+        self._is_step_due = False
+        self._had_last_step = frozenset(self.decoding)
 
-    @property
-    def _target_ms(self) -> float:
-        return SLICE_WHILE_DECODING_MS if self.decoding else SLICE_ALONE_MS
+    # --- what to do --------------------------------------------------------------------------------------------------
 
-    @staticmethod
-    def _num_left(request: Request) -> int:
-        """Tokens to prefill. The last token of a prompt is the first input of decoding, so it is not among them."""
-        return request.prompt_len - 1 - request.prefilled_len
+    def next_action(self, now: float) -> Action:
+        """`now` is monotonic seconds. Starting, joining and suspending take effect here; the rest when observed."""
+        if not self.decoding:
+            self._owed_ms = 0.0
+            self._is_step_due = False
+            self._had_last_step = frozenset()
+            self._keeper.nobody_decodes()
+        self._ends_gap = not self._had_last_step.isdisjoint(self.decoding)
+        return (
+            self._refuse_hopeless()
+            or self._make_room(now)
+            or self._join()
+            or self._pay()
+            or self._start(now)
+            or self._slice(now)
+            or (Decode() if self.decoding else Idle())
+        )
 
-    def _join(self, request: Request) -> Join:
-        self.prefilling = None
-        request.phase = "decode"
-        request.prefilled_len = request.prompt_len
-        self.decoding.append(request)
-        return Join(request)
-
-    def _first_in_line(self, now: float) -> Request | None:
-        interactive, batch = self._waiting["interactive"], self._waiting["batch"]
-        if batch and (not interactive or now - batch[0].arrived_at >= BATCH_PATIENCE_S):
-            return batch[0]
-        return interactive[0] if interactive else None
-
-    def _admit(self, now: float) -> Request | Refuse | None:
-        first = self._first_in_line(now)
-        self._blocked = None
-        if first is None:
+    def _refuse_hopeless(self) -> Refuse | None:
+        if not self._never_fit:
             return None
-        room_len = self._pool.room_of(first)
-        if room_len <= first.prompt_len:
-            return self._refuse(first, "the request", self._pool.bytes_of(first.prompt_len + 1), retryable=False)
-        if self._pool.used_bytes(self.running) + self._pool.bytes_of(room_len) > self._pool.pool_bytes:
-            self._blocked = first
-            return None
-        self._waiting[first.request_class].popleft()
-        first.phase = "prefill"
-        first.prefill_began_at = now
-        first.prefilled_len = first.cached_len
-        first.room_len = room_len
-        self.prefilling = first
-        return first
+        request = self._never_fit[0]
+        return self._refuse(request, self._planned_pool.bytes_of(request.input_len + 1), self._planned_pool)
 
-    def _grow(self) -> Refuse | None:
+    def _make_room(self, now: float) -> Suspend | Refuse | None:
         """Give each row that the next step would overfill more room. A step launches one token ahead of the known."""
         running = self.running
+        is_alone = len(running) == 1
+        if not is_alone and self._pool.used_bytes(running) > self._pool.pool_bytes:
+            return self._suspend(self._precedence.youngest(self.prefilling or self.decoding, now))
         for request in self.decoding:
-            while request.prompt_len + len(request.tokens) + 1 > request.room_len:
+            while request.input_len + 1 > request.room_len:
                 growth = self._pool.growth_of(request, running)
-                if growth == 0:
-                    is_alone = len(running) == 1
-                    who = "the request" if is_alone else "all running requests"
+                if growth == 0 and is_alone:
                     needed_bytes = self._pool.used_bytes(running) + self._pool.kv_bytes_per_token
-                    return self._refuse(running[-1], who, needed_bytes, retryable=not is_alone)
+                    return self._refuse(request, needed_bytes, self._pool)
+                if growth == 0:
+                    return self._suspend(self._precedence.youngest(self.prefilling or self.decoding, now))
                 request.room_len += growth
         return None
 
-    def _refuse(self, request: Request, who: str, needed_bytes: int, *, retryable: bool) -> Refuse:
-        pool_bytes = self._pool.pool_bytes
-        message = f"out of memory: {who} would need {needed_bytes:,} bytes of a pool of {pool_bytes:,}"
-        error = OutOfMemory(message, needed_bytes=needed_bytes, pool_bytes=pool_bytes, retryable=retryable)
+    def _join(self) -> Join | None:
+        ready = next((each for each in self.prefilling if num_left(each) <= 0), None)
+        has_waited_long = self._keeper.waited_ms >= self._promises.slice_while_decoding_ms
+        if ready is None or (self._is_step_due and has_waited_long):
+            return None
+        self._leave_prefilling(ready)
+        ready.phase = "decode"
+        ready.prefilled_len = ready.input_len
+        self.decoding.append(ready)
+        self._is_step_due = True
+        return Join(ready)
+
+    def _pay(self) -> Decode | None:
+        is_owed = self._is_step_due or self._owed_ms > 0
+        return Decode() if self.decoding and is_owed else None
+
+    def _start(self, now: float) -> Start | Suspend | Refuse | None:
+        self._blocked = None
+        is_slot_free = len(self.prefilling) + len(self.decoding) < self._max_streams
+        if not is_slot_free and not self.prefilling:
+            return None
+        free = self._siblings.sort_out(self._line.in_order(now), self.prefilling, is_slot_free=is_slot_free)
+        if not is_slot_free:
+            return None
+        looked_at = self._precedence.first(free, self.prefilling, now)
+        return self._admit(looked_at[-1], looked_at[:-1], now) if looked_at else None
+
+    def _admit(self, request: Request, passed: list[Request], now: float) -> Start | Suspend | Refuse | None:
+        is_alone = not self.prefilling and not self.decoding
+        if is_alone and not self._pool.can_hold(request):
+            return self._refuse(request, self._pool.bytes_of(request.input_len + 1), self._pool)
+        room_len = self._pool.room_of(request)
+        # Without the growth more, who was suspended so that others grow would be again at their next growth.
+        spare_len = growth_tokens(room_len) if request.is_suspended and not is_alone else 0
+        if not self._pool.can_hold(request) or not self._pool.fits(room_len + spare_len, beside=self.running):
+            self._blocked = request
+            return self._make_way(request, room_len + spare_len, now)
+        self._precedence.count_overtaking(request, passed, self.prefilling)
+        self._line.take(request)
+        self._siblings.stopped_waiting(request)
+        self.resumptions += request.is_suspended
+        request.is_suspended = False
+        request.phase = "prefill"
+        request.room_len = room_len
+        if request.prefill_began_at is None:
+            request.prefill_began_at = now
+        self.prefilling.append(request)
+        return Start(request)
+
+    def _make_way(self, request: Request, room_len: int, now: float) -> Suspend | None:
+        """An urgent request takes the memory of batch prefills that it goes before, if that is enough."""
+        if not self._precedence.is_urgent(request, now) or not self._pool.can_hold(request):
+            return None
+        paused = [each for each in self.prefilling if not self._precedence.is_urgent(each, now)]
+        others = [each for each in self.running if each not in paused]
+        if not paused or not self._pool.fits(room_len, beside=others):
+            return None
+        return self._suspend(self._precedence.youngest(paused, now))
+
+    def _slice(self, now: float) -> Prefill | None:
+        if not self.prefilling:
+            return None
+        request = self._precedence.next_slice(self.prefilling, now)
+        start = request.prefilled_len
+        must_end = min((each for each in request.boundaries if each > start), default=request.input_len - 1)
+        must_end = min(must_end, request.input_len - 1)
+        num_tokens = self._pace_of(request).slice_tokens(self._target_ms, depth=start)
+        if start + num_tokens >= must_end:
+            return Prefill(request, must_end - start)
+        if num_tokens >= 2 * BLOCK_TOKENS:
+            num_tokens = floor_to_block(start + num_tokens) - start
+        return Prefill(request, num_tokens)
+
+    # --- what changes with it ----------------------------------------------------------------------------------------
+
+    def _suspend(self, request: Request) -> Suspend:
+        self._leave_device(request)
+        self._line.put_back(request)
+        request.phase = "queued"
+        request.is_suspended = request.was_suspended = True
+        request.prefilled_len = request.room_len = 0
+        self.suspensions += 1
+        return Suspend(request)
+
+    def _refuse(self, request: Request, needed_bytes: int, pool: MemoryPool) -> Refuse:
+        message = f"out of memory: the request would need {needed_bytes:,} bytes of a pool of {pool.pool_bytes:,}"
+        # Other programs hold what is missing, and may give it back.
+        retryable = pool.pool_bytes < self._planned_pool.pool_bytes and self._planned_pool.can_hold(request)
+        error = OutOfMemory(message, needed_bytes=needed_bytes, pool_bytes=pool.pool_bytes, retryable=retryable)
         return Refuse(request, error)
+
+    def _leave_device(self, request: Request) -> None:
+        if request in self.prefilling:
+            self._leave_prefilling(request)
+        elif request in self.decoding:
+            self.decoding.remove(request)
+
+    def _leave_prefilling(self, request: Request) -> None:
+        self.prefilling.remove(request)
+        self._paces.pop(request, None)
+        self._siblings.stopped_prefilling(request)
+
+    def _owe(self, elapsed_ms: float) -> None:
+        self._owed_ms += self._promises.owed_ms(elapsed_ms)
+        self._is_step_due = True
+
+    def _pace_of(self, request: Request) -> PrefillPace:
+        pace = self._paces.get(request)
+        if pace is None:
+            pace = self._paces[request] = self._pace.for_another()
+        return pace
+
+    @property
+    def _target_ms(self) -> float:
+        return self._promises.slice_while_decoding_ms if self.decoding else SLICE_ALONE_MS

@@ -15,7 +15,9 @@ from engine.scheduler import Scheduler
 from engine.wire import (
     WIRE_VERSION,
     Admission,
+    CacheStatus,
     EngineState,
+    GovernorStatus,
     LayoutStatus,
     LoadProgress,
     MemoryActual,
@@ -103,6 +105,8 @@ def build_status(
     scheduler: Scheduler,
     memory: MemoryActual,
     *,
+    cache: CacheStatus | None,
+    governor: GovernorStatus | None,
     now: float,
     unix_now: float,
     uptime_s: float,
@@ -134,6 +138,9 @@ def build_status(
         memory_actual=memory,
         requests=request_statuses(scheduler.requests, now=now),
         error=facts.error,
+        cache=cache,
+        promises=scheduler.promise_status(),
+        governor=governor,
     )
 
 
@@ -144,7 +151,9 @@ def admission_status(scheduler: Scheduler, *, now: float, is_draining: bool) -> 
     return Admission(
         waiting=len(waiting),
         waiting_memory=waiting_memory,
-        waiting_concurrency=len(waiting) - waiting_memory,
+        waiting_concurrency=len(waiting) - waiting_memory - scheduler.waiting_prefix,
+        waiting_prefix=scheduler.waiting_prefix,
+        suspended=sum(request.is_suspended for request in waiting),
         oldest_wait_ms=max(((now - request.arrived_at) * 1000 for request in waiting), default=0.0),
         draining=is_draining,
     )
@@ -153,7 +162,7 @@ def admission_status(scheduler: Scheduler, *, now: float, is_draining: bool) -> 
 def scheduler_status(counters: Counters, scheduler: Scheduler) -> SchedulerStatus:
     return SchedulerStatus(
         queued=len(scheduler.waiting),
-        prefilling=0 if scheduler.prefilling is None else 1,
+        prefilling=len(scheduler.prefilling),
         decoding=len(scheduler.decoding),
         prefill_batches=counters.prefill_batches,
         prefill_rows=counters.prefill_rows,
@@ -162,6 +171,10 @@ def scheduler_status(counters: Counters, scheduler: Scheduler) -> SchedulerStatu
         decode_batches_by_width=dict(counters.decode_batches_by_width),
         decode_tokens_by_width=dict(counters.decode_tokens_by_width),
         decode_wall_ms=counters.decode_wall_ms,
+        overtakes=scheduler.overtakes,
+        suspensions=scheduler.suspensions,
+        resumptions=scheduler.resumptions,
+        prefix_waits=scheduler.prefix_waits,
     )
 
 
@@ -173,10 +186,11 @@ def request_statuses(requests: Sequence[Request], *, now: float) -> tuple[Reques
             request_class=request.request_class,
             prompt_tokens=request.prompt_len,
             cached_tokens=request.cached_len,
-            prefilled_tokens=request.prefilled_len,
+            prefilled_tokens=min(request.prefilled_len, request.prompt_len),
             output_tokens=len(request.tokens),
             tokens_per_second=tokens_per_second(request, now=now),
             age_ms=(now - request.arrived_at) * 1000,
+            is_suspended=request.is_suspended,
         )
         for request in requests
     )

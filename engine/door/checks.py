@@ -8,7 +8,7 @@ from typing import Final
 
 from engine.errors import InvalidRequest
 from engine.text.defaults import LARGEST_REPETITION_PENALTY, SMALLEST_REPETITION_PENALTY
-from engine.wire import GenerateRequest, Sampling
+from engine.wire import GenerateRequest, Grammar, Sampling
 
 MOST_STOPS: Final = 16
 MOST_LOGPROBS: Final = 20
@@ -29,6 +29,8 @@ def check_request(request: GenerateRequest, vocabulary_size: int) -> None:
         if not stop:
             raise InvalidRequest("a stop string must not be empty", param=f"stop[{position}]")
     _check_sampling(request.sampling, vocabulary_size)
+    if request.grammar is not None:
+        _check_grammar(request.grammar)
 
 
 def check_id(request_id: str) -> None:
@@ -55,6 +57,14 @@ def _check_sampling(sampling: Sampling, vocabulary_size: int) -> None:
         if not 0 <= token < vocabulary_size:
             raise InvalidRequest(f"token {token} is not in the model's vocabulary", param="sampling.logit_bias")
         _check_range("logit_bias", bias, at_least=-LARGEST_BIAS, at_most=LARGEST_BIAS)
+
+
+def _check_grammar(grammar: Grammar) -> None:
+    """What it says is for `engine.text.grammar` to find out."""
+    if grammar.kind == "json_schema" and grammar.schema is None:
+        raise InvalidRequest("json_schema needs a schema", param="grammar.schema")
+    if grammar.kind == "regex" and not grammar.pattern:
+        raise InvalidRequest("regex needs a pattern", param="grammar.pattern")
 
 
 def _check_range(

@@ -12,11 +12,14 @@ from typing import Final
 
 import msgspec
 
+from engine.blocks import TokenBlocks
 from engine.door.bodies import decode
 from engine.door.checks import check_id, check_request
 from engine.errors import ContextTooLong
-from engine.request import SamplingParameters
+from engine.request import Constraint, PromptMarks, SamplingParameters
+from engine.text.constraint import constraint_of
 from engine.text.decoder import TokenDecoder
+from engine.text.grammar import Grammars
 from engine.text.markup import NO_MARKUP
 from engine.text.output import TokenOutput, ToolUse
 from engine.text.template import Rendered, render
@@ -38,9 +41,12 @@ class Admitted:
 
     asked: GenerateRequest
     prompt: tuple[int, ...]
+    blocks: TokenBlocks
+    marks: PromptMarks
     sampling: SamplingParameters
     max_tokens: int
     output: TokenOutput
+    constraint: Constraint | None
 
 
 class Intake:
@@ -49,6 +55,7 @@ class Intake:
     def __init__(self, load: Callable[[], TextModel], maximum_context_tokens: int) -> None:
         self._load = load
         self._loaded: TextModel | None = None
+        self._grammars: Grammars | None = None
         self._maximum_context_tokens = maximum_context_tokens
         self._kept: OrderedDict[str, tuple[bytes, Rendered]] = OrderedDict()
         self._num_kept_tokens = 0
@@ -56,6 +63,7 @@ class Intake:
     def load(self) -> TextModel:
         if self._loaded is None:
             self._loaded = self._load()
+            self._grammars = Grammars(self._loaded)
         return self._loaded
 
     def count(self, body: bytes) -> CountAnswer:
@@ -82,10 +90,18 @@ class Intake:
         return Admitted(
             asked=asked,
             prompt=rendered.tokens,
+            blocks=TokenBlocks(rendered.tokens),
+            marks=rendered.marks,
             sampling=model.defaults.resolve(asked.sampling),
             max_tokens=room if asked.max_tokens is None else min(asked.max_tokens, room),
             output=_output(asked, rendered, model),
+            constraint=self._constraint(asked, rendered),
         )
+
+    def _constraint(self, asked: GenerateRequest, rendered: Rendered) -> Constraint | None:
+        model = self.load()
+        assert self._grammars is not None, "made with the model"
+        return constraint_of(asked, rendered, model, self._grammars)
 
     def _render(self, prompt: Prompt) -> Rendered:
         return render(prompt, self.load(), maximum_context_tokens=self._maximum_context_tokens)

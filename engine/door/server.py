@@ -36,6 +36,7 @@ from engine.wire import (
     TRACE_START,
     TRACE_STOP,
     Accepted,
+    CacheCleared,
     CancelAnswer,
     EngineState,
     Health,
@@ -60,6 +61,9 @@ class Worker(Protocol):
         """Raises Stopping, and InvalidRequest when a request with this id is running."""
 
     def cancel(self, request_id: str) -> bool: ...
+
+    def clear_cache(self, tell: Callable[[CacheCleared], None]) -> None:
+        """`tell` is called on another thread, once, unless the worker ends first."""
 
 
 class Door:
@@ -121,6 +125,19 @@ class Door:
         request_id = http.path_params["id"]
         return json_response(CancelAnswer(id=request_id, found=self._worker.cancel(request_id)))
 
+    async def clear_cache(self, _: HttpRequest) -> Response:
+        """Answers between two steps of the device, so this alone may wait for one."""
+        self._refuse_unless_ready()
+        loop = asyncio.get_running_loop()
+        cleared: asyncio.Future[CacheCleared] = loop.create_future()
+
+        def tell(answer: CacheCleared) -> None:
+            loop.call_soon_threadsafe(_settle, cleared, answer)
+
+        self._worker.clear_cache(tell)
+        answer = await self._unless_stopping(cleared)
+        return json_response(answer)
+
     async def shutdown(self, _: HttpRequest) -> Response:
         self.stop()
         self._on_shutdown()
@@ -164,13 +181,19 @@ class Door:
                 output=admitted.output,
                 deliver=stream.deliver,
                 arrived_at=arrived_at,
+                blocks=admitted.blocks,
+                marks=admitted.marks,
+                constraint=admitted.constraint,
             )
         )
         return stream
 
     async def _on_text_thread(self, work: Callable[[bytes], Answer], body: bytes) -> Answer:
-        """Raises Stopping when the engine stops first; work that has begun is left to the end of the process."""
-        working = asyncio.get_running_loop().run_in_executor(self._text_thread, work, body)
+        """Work that has begun is left to the end of the process when the engine stops first."""
+        return await self._unless_stopping(asyncio.get_running_loop().run_in_executor(self._text_thread, work, body))
+
+    async def _unless_stopping(self, working: "asyncio.Future[Answer]") -> Answer:
+        """Raises Stopping when the engine stops first."""
         stopping = asyncio.create_task(self._stopping.wait(), name="stopping")
         try:
             await asyncio.wait((working, stopping), return_when=asyncio.FIRST_COMPLETED)
@@ -182,6 +205,11 @@ class Door:
             working.cancel()
 
 
+def _settle(cleared: "asyncio.Future[CacheCleared]", answer: CacheCleared) -> None:
+    if not cleared.done():
+        cleared.set_result(answer)
+
+
 def make_app(door: Door, *, secret: str, port: int) -> Starlette:
     return Starlette(
         routes=[
@@ -191,7 +219,8 @@ def make_app(door: Door, *, secret: str, port: int) -> Starlette:
             Route(HEALTHZ, door.healthz, methods=["GET"]),
             Route(CANCEL, door.cancel, methods=["POST"]),
             Route(SHUTDOWN, door.shutdown, methods=["POST"]),
-            *[Route(path, door.not_here, methods=["POST"]) for path in (CACHE_CLEAR, TRACE_START, TRACE_STOP)],
+            Route(CACHE_CLEAR, door.clear_cache, methods=["POST"]),
+            *[Route(path, door.not_here, methods=["POST"]) for path in (TRACE_START, TRACE_STOP)],
         ],
         middleware=[Middleware(Doorkeeper, secret=secret, port=port)],
         exception_handlers={

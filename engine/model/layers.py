@@ -23,6 +23,8 @@ LAYER_TYPES: Final = frozenset({"llama", "gpt_oss", "olmo3", "afmoe", "exaone_mo
 LATENT: Final = frozenset({"deepseek_v3", "kimi_k2", "kimi_k25", "glm4_moe_lite", "mistral4"})
 """Keeps one compressed key-value vector and one rotary key for all heads."""
 
+KV_GROUP_SIZES: Final = (64, 32)
+
 Kind = Literal["growing", "fixed", "window", "unknown"]
 
 
@@ -31,11 +33,30 @@ class Layer:
     """What one layer keeps for one sequence. A window counts as state, at its full length.
 
     growing: `bytes_per_token` for each token · fixed, window: `state_bytes`, whatever the length · unknown: as growing.
+    `group_size` None: keys and values stay as they are. `window_bytes_per_token`: what a window holds of each token.
     """
 
     kind: Kind
     bytes_per_token: int = 0
     state_bytes: int = 0
+    group_size: int | None = None
+    element_bytes: int = 0
+    window_bytes_per_token: int = 0
+
+    def bytes_per_token_at(self, kv_bits: int | None) -> int:
+        """Bytes of one token when growing layers are quantised: codes, and a scale and a bias for each group."""
+        if kv_bits is None or self.group_size is None:
+            return self.bytes_per_token
+        num_elements = self.bytes_per_token // self.element_bytes
+        return num_elements * kv_bits // 8 + 2 * self.element_bytes * num_elements // self.group_size
+
+
+def kv_group_size(head_dim: int) -> int | None:
+    """Return how many elements of a head share a scale when KV is quantised; None: heads so wide stay as they are.
+
+    Source: mx.quantize of mlx 0.32.4, whose groups have to divide the last axis.
+    """
+    return next((size for size in KV_GROUP_SIZES if head_dim % size == 0), None)
 
 
 class UnknownSize(Exception):
@@ -62,12 +83,12 @@ def read_layers(config: Mapping[str, Any], element_bytes: int) -> tuple[Layer, .
     module = module_name(text) or module_name(config)
     if module is None or makes_its_own_cache(module) or "kv_lora_rank" in text:
         return (Layer("unknown", bytes_per_token=_attention_bytes(text, element_bytes, grouped=False)),) * num_layers
-    return (Layer("growing", bytes_per_token=_attention_bytes(text, element_bytes)),) * num_layers
+    return (_growing(text, element_bytes),) * num_layers
 
 
 def _gated_delta(text: Mapping[str, Any], index: int, element_bytes: int) -> Layer:
     if (index + 1) % int(text.get("full_attention_interval", 4)) == 0:
-        return Layer("growing", bytes_per_token=_attention_bytes(text, element_bytes))
+        return _growing(text, element_bytes)
     key_dim, value_dim = _number(text, "linear_key_head_dim"), _number(text, "linear_value_head_dim")
     num_key_heads, num_value_heads = _number(text, "linear_num_key_heads"), _number(text, "linear_num_value_heads")
     channels = 2 * num_key_heads * key_dim + num_value_heads * value_dim
@@ -96,6 +117,8 @@ def _latent(text: Mapping[str, Any], index: int, element_bytes: int) -> Layer:
     return Layer("growing", bytes_per_token=width * element_bytes)
 
 
+_HEADS: Final = ("num_attention_heads", "n_head", "n_heads", "num_heads")
+
 _FAMILIES: Final[tuple[tuple[frozenset[str], Callable[[Mapping[str, Any], int, int], Layer]], ...]] = (
     (GATED_DELTA, _gated_delta),
     (frozenset(WINDOW_PATTERN), _window_pattern),
@@ -105,20 +128,37 @@ _FAMILIES: Final[tuple[tuple[frozenset[str], Callable[[Mapping[str, Any], int, i
 
 
 def _attention(text: Mapping[str, Any], element_bytes: int, *, is_window: bool) -> Layer:
-    bytes_per_token = _attention_bytes(text, element_bytes)
     if not is_window:
-        return Layer("growing", bytes_per_token=bytes_per_token)
-    return Layer("window", state_bytes=bytes_per_token * _number(text, "sliding_window"))
+        return _growing(text, element_bytes)
+    bytes_per_token = _attention_bytes(text, element_bytes)
+    return Layer(
+        "window",
+        state_bytes=bytes_per_token * _number(text, "sliding_window"),
+        window_bytes_per_token=bytes_per_token,
+    )
+
+
+def _growing(text: Mapping[str, Any], element_bytes: int) -> Layer:
+    return Layer(
+        "growing",
+        bytes_per_token=_attention_bytes(text, element_bytes),
+        group_size=kv_group_size(_head_dim(text)),
+        element_bytes=element_bytes,
+    )
 
 
 def _attention_bytes(text: Mapping[str, Any], element_bytes: int, *, grouped: bool = True) -> int:
     """Bytes of one token's keys and values; not `grouped`: as if every query head had its own."""
-    num_heads = _number(text, "num_attention_heads", "n_head", "n_heads", "num_heads")
+    num_heads = _number(text, *_HEADS)
     num_kv_heads = _number(text, "num_key_value_heads", "n_head_kv", default=num_heads) if grouped else num_heads
+    return 2 * num_kv_heads * _head_dim(text) * element_bytes
+
+
+def _head_dim(text: Mapping[str, Any]) -> int:
     head_dim = text.get("head_dim")
-    if not isinstance(head_dim, int):
-        head_dim = _number(text, "hidden_size", "n_embd", "d_model", "dim") // num_heads
-    return 2 * num_kv_heads * head_dim * element_bytes
+    if isinstance(head_dim, int):
+        return head_dim
+    return _number(text, "hidden_size", "n_embd", "d_model", "dim") // _number(text, *_HEADS)
 
 
 def _number(text: Mapping[str, Any], *names: str, default: int | None = None) -> int:

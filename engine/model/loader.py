@@ -26,17 +26,24 @@ _BATCH_BYTES: Final = 256 * 2**20
 """Weights evaluated at once: enough for the disk to run at full speed, little enough for a progress bar to move."""
 
 OnProgress = Callable[[int, int], None]
-"""Takes bytes read and bytes in total, on the thread that loads. Must not block; what it raises ends the loading."""
+"""Takes bytes read and bytes in total, on the thread that loads. Must not block; what it raises ends the loading.
+
+It is called with 0 first, when the model is built and reading begins: from then on the time is the disk's.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model in memory. `model` is mlx-lm's; `config` is config.json as mlx-lm completed it."""
+    """A model in memory. `model` is mlx-lm's; `config` is config.json as mlx-lm completed it.
+
+    `read_seconds` is the time in which the weights were read: weights_bytes / read_seconds is the speed of the disk.
+    """
 
     path: Path
     model: Any
     config: dict[str, Any]
     weights_bytes: int
+    read_seconds: float
 
 
 def load(path: Path, on_progress: OnProgress) -> LoadedModel:
@@ -50,9 +57,16 @@ def load(path: Path, on_progress: OnProgress) -> LoadedModel:
                 f"mlx-lm cannot build the model in {path}: {_one_line(error)}", reason="load_failed"
             ) from error
         _check_experts(path, model)
+        began_to_read = time.monotonic()
         total_bytes = _read(path, model, on_progress)
-    logger.info("weights loaded path=%s bytes=%d seconds=%.2f", path, total_bytes, time.monotonic() - began)
-    return LoadedModel(path=path, model=model, config=config, weights_bytes=total_bytes)
+    now = time.monotonic()
+    logger.info(
+        "weights loaded path=%s bytes=%d seconds=%.2f read_seconds=%.2f",
+        *(path, total_bytes, now - began, now - began_to_read),
+    )
+    return LoadedModel(
+        path=path, model=model, config=config, weights_bytes=total_bytes, read_seconds=now - began_to_read
+    )
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from engine.errors import ModelNotFound, ModelRefused
 from engine.model.architectures import module_name
 from engine.model.layers import Layer, UnknownSize, read_layers, text_config
 from engine.model.library import model_name
-from engine.model.weights import Weights, read_weights
+from engine.model.weights import Tensor, Weights, read_weights
 
 _CONTEXT_FIELDS: Final = (
     "max_position_embeddings",
@@ -26,6 +26,13 @@ _CONTEXT_FIELDS: Final = (
     "max_sequence_length",
 )
 _NO_LIMIT_TOKENS: Final = 10**9  # transformers writes 10^30 into model_max_length when it has no number
+_COMPUTED_WITH: Final = (".weight", ".A_log", ".dt_bias")
+_EMBEDDINGS: Final = tuple(
+    f"{prefix}embed_tokens.weight" for prefix in ("model.", "language_model.model.", "model.language_model.")
+)
+_PACK_BITS: Final = 32
+# Source: mx.quantize of mlx 0.32.4: bits times group size of every kind that it knows.
+_BITS_OF_GROUP: Final = frozenset(bits * group for bits in (2, 3, 4, 5, 6, 8) for group in (16, 32, 64, 128))
 _SENTENCEPIECE: Final = ("tokenizer.model", "tiktoken.model")
 
 
@@ -59,7 +66,8 @@ def preflight(path: Path) -> Preflight:
     """Read and check the folder `path`. Raises ModelNotFound and ModelRefused, each with one sentence."""
     config = _read_config(path)
     weights = read_weights(path)
-    _check_packing(path, config, weights)
+    _check_types(path, config, weights)
+    _check_embedding(path, config, weights)
     _check_tokenizer(path)
     text = text_config(config)
     tokenizer_config = _read_optional(path / "tokenizer_config.json")
@@ -69,7 +77,7 @@ def preflight(path: Path) -> Preflight:
         architecture=str(config["model_type"]),
         quantization=_quantization(config),
         native_context_tokens=_native_context(path, config, tokenizer_config),
-        weights_bytes=weights.loaded_bytes,
+        weights_bytes=_loaded_bytes(config, weights),
         num_tensors=len(weights.tensors),
         tensor_types=weights.types,
         activation_bytes=weights.activation_bytes,
@@ -121,15 +129,81 @@ def _read_optional(file: Path) -> dict[str, Any]:
     return _read_json(file) if file.is_file() else {}
 
 
-def _check_packing(path: Path, config: Mapping[str, Any], weights: Weights) -> None:
-    is_declared = (
-        any("quantization" in part or "quantization_config" in part for part in (config, text_config(config)))
-        or (path / "hf_quant_config.json").is_file()
-    )
-    if weights.is_packed and not is_declared:
+def _check_types(path: Path, config: Mapping[str, Any], weights: Weights) -> None:
+    """Weights are floats, or integers that MLX packed with scales beside them. mlx-lm converts other methods' codes."""
+    is_declared = any("quantization" in part or "quantization_config" in part for part in (config, text_config(config)))
+    has_method = _other_method(config) is not None or (path / "hf_quant_config.json").is_file()
+    by_name = {tensor.name: tensor for tensor in weights.tensors}
+    for tensor in weights.tensors:
+        if tensor.is_float or tensor.is_left_out or not tensor.name.endswith(_COMPUTED_WITH):
+            continue
+        scales = by_name.get(f"{tensor.name.removesuffix('.weight')}.scales")
+        if tensor.type == "U32" and scales is not None:
+            if not is_declared and not has_method:
+                raise ModelRefused(
+                    f"the weights in {path} are quantised, but its config.json does not say how", reason="wrong_type"
+                )
+            _check_packed(path, tensor, scales, by_name.get(f"{tensor.name.removesuffix('.weight')}.biases"))
+        elif not has_method:
+            why = "without the scales to unpack it" if tensor.type == "U32" else "where floats are computed with"
+            raise ModelRefused(f"{path} holds {tensor.name} as {tensor.type}, {why}", reason="wrong_type")
+
+
+def _check_packed(path: Path, packed: Tensor, scales: Tensor, biases: Tensor | None) -> None:
+    """Format: mx.quantize: (..., columns × bits / 32) integers, (..., columns / group) scales, and as many biases."""
+    num_scales = scales.shape[-1] if scales.shape else 0
+    bits_of_group = packed.shape[-1] * _PACK_BITS / num_scales if packed.shape and num_scales else 0
+    if packed.shape[:-1] != scales.shape[:-1] or bits_of_group not in _BITS_OF_GROUP:
         raise ModelRefused(
-            f"the weights in {path} are quantised, but its config.json does not say how", reason="wrong_type"
+            f"{path} is damaged: {scales.name} {list(scales.shape)} does not belong to {packed.name} "
+            f"{list(packed.shape)}",
+            reason="damaged_weights",
         )
+    if scales.is_float and (biases is None or biases.shape != scales.shape):
+        raise ModelRefused(
+            f"{path} is damaged: {packed.name} has no biases that belong to its scales", reason="damaged_weights"
+        )
+    if not scales.is_float and scales.type != "U8":
+        raise ModelRefused(f"{path} holds {scales.name} as {scales.type}, where scales are needed", reason="wrong_type")
+
+
+def _check_embedding(path: Path, config: Mapping[str, Any], weights: Weights) -> None:
+    """The one tensor whose shape every config.json tells: it shows weights and configuration of different models."""
+    text = text_config(config)
+    rows, columns = _integer(text.get("vocab_size")), _integer(text.get("hidden_size"))
+    for tensor in weights.tensors:
+        if tensor.name not in _EMBEDDINGS or len(tensor.shape) != 2:
+            continue
+        is_other = rows is not None and tensor.shape[0] != rows
+        is_other |= tensor.is_float and columns is not None and tensor.shape[1] != columns
+        if is_other:
+            raise ModelRefused(
+                f"{path} is not one model: its config.json says {rows} tokens of {columns} numbers, "
+                f"and {tensor.name} is {list(tensor.shape)}",
+                reason="damaged_weights",
+            )
+
+
+def _other_method(config: Mapping[str, Any]) -> str | None:
+    """The quantisation method of another program than MLX, as transformers names it."""
+    for part in (config, text_config(config)):
+        entry = part.get("quantization_config")
+        if isinstance(entry, Mapping) and entry.get("quant_method") is not None:
+            return str(entry["quant_method"])
+    return None
+
+
+def _loaded_bytes(config: Mapping[str, Any], weights: Weights) -> int:
+    """Bytes that mlx-lm keeps: 8-bit floats become bfloat16 while they load, but for blocks that MLX multiplies itself.
+
+    Source: mlx-lm 0.32.2, `utils.load_model`.
+    """
+    entry = config.get("quantization_config")
+    if "quantization" in config or not isinstance(entry, Mapping) or entry.get("quant_method") != "fp8":
+        return weights.loaded_bytes
+    if entry.get("scale_fmt") == "ue8m0" and entry.get("weight_block_size") == [32, 32]:
+        return weights.loaded_bytes
+    return weights.loaded_bytes + weights.bytes_of("F8_E4M3")
 
 
 def _check_tokenizer(path: Path) -> None:

@@ -4,6 +4,7 @@ It reads no tensor, and it refuses files that are missing, cut short or of a kin
 """
 
 import json
+import math
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,7 +34,7 @@ TYPE_BYTES: Final = {
     "I64": 8,
     "C64": 8,
 }
-_FLOATS: Final = ("F32", "BF16", "F16")
+FLOATS: Final = ("F32", "BF16", "F16")
 
 # mlx-lm's language models leave these out when they load.
 _LEFT_OUT: Final = (
@@ -54,12 +55,22 @@ _LEFT_OUT: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """One entry of a header. `type` is safetensors' name of it."""
+    """One entry of a header. `type` is safetensors' name of it. `begin` and `end` are bytes behind the header."""
 
     name: str
     type: str
-    size_bytes: int
+    shape: tuple[int, ...]
+    begin: int
+    end: int
     file: str
+
+    @property
+    def size_bytes(self) -> int:
+        return self.end - self.begin
+
+    @property
+    def is_float(self) -> bool:
+        return self.type in FLOATS
 
     @property
     def is_left_out(self) -> bool:
@@ -81,23 +92,14 @@ class Weights:
     def types(self) -> tuple[str, ...]:
         return tuple(sorted({tensor.type for tensor in self.tensors}))
 
-    @property
-    def has_left_out(self) -> bool:
-        return any(tensor.is_left_out for tensor in self.tensors)
-
-    @property
-    def is_packed(self) -> bool:
-        """Whether some weights are quantised the way MLX does it: integers with scales beside them."""
-        names = {tensor.name for tensor in self.tensors if tensor.type == "U32"}
-        return any(
-            tensor.name.endswith(".scales") and f"{tensor.name.removesuffix('.scales')}.weight" in names
-            for tensor in self.tensors
-        )
+    def bytes_of(self, type_name: str) -> int:
+        """Bytes of what mlx-lm keeps that has this type in the files."""
+        return sum(t.size_bytes for t in self.tensors if t.type == type_name and not t.is_left_out)
 
     @property
     def activation_bytes(self) -> int:
         """Size of one activation: that of the float type that most of the weights, or of their scales, have."""
-        totals = dict.fromkeys(_FLOATS, 0)
+        totals = dict.fromkeys(FLOATS, 0)
         for tensor in self.tensors:
             if tensor.type in totals and not tensor.is_left_out:
                 totals[tensor.type] += tensor.size_bytes
@@ -117,6 +119,7 @@ def read_weights(folder: Path) -> Weights:
     if not files:
         raise ModelRefused(_why_no_weights(folder), reason="no_weights")
     weights = Weights(tuple(tensor for file in files for tensor in _read_header(file)))
+    _check_names(folder, weights)
     absent = expected.keys() - {tensor.name for tensor in weights.tensors}
     if absent:
         raise ModelRefused(
@@ -166,39 +169,64 @@ def _read_header(file: Path) -> list[Tensor]:
         raise ModelRefused(
             f"{file} is damaged: it does not begin with a safetensors header", reason="damaged_weights"
         ) from error
-    tensors, end = [], 0
-    for name, entry in header.items():
-        if name != "__metadata__":
-            tensor, tensor_end = _read_entry(file, name, entry)
-            tensors.append(tensor)
-            end = max(end, tensor_end)
-    wanted_bytes = 8 + header_len + end
-    if file_bytes < wanted_bytes:
-        raise ModelRefused(_cut_short(file, file_bytes, wanted_bytes), reason="damaged_weights")
+    tensors = [_read_entry(file, name, entry) for name, entry in header.items() if name != "__metadata__"]
+    _check_places(file, tensors, begin=8 + header_len, file_bytes=file_bytes)
     return tensors
 
 
-def _read_entry(file: Path, name: str, entry: Any) -> tuple[Tensor, int]:
-    """Return the tensor and the offset at which it ends."""
+def _read_entry(file: Path, name: str, entry: Any) -> Tensor:
     try:
-        type_name, shape, (begin, end) = str(entry["dtype"]), entry["shape"], entry["data_offsets"]
-        num_elements = 1
-        for length in shape:
-            num_elements *= int(length)
-        size_bytes = int(end) - int(begin)
+        type_name, (begin, end) = str(entry["dtype"]), map(int, entry["data_offsets"])
+        shape = tuple(int(length) for length in entry["shape"])
+        if min((begin, *shape)) < 0:
+            raise ValueError("negative")
     except (KeyError, TypeError, ValueError) as error:
         raise ModelRefused(
             f"{file} is damaged: its header does not describe {name}", reason="damaged_weights"
         ) from error
     if type_name not in TYPE_BYTES:
         raise ModelRefused(f"{file} holds {name} as {type_name}, which MLX does not read", reason="wrong_type")
-    wanted_bytes = num_elements * TYPE_BYTES[type_name]
-    if size_bytes != wanted_bytes:
+    wanted_bytes = math.prod(shape) * TYPE_BYTES[type_name]
+    if end - begin != wanted_bytes:
         raise ModelRefused(
-            f"{file} is damaged: {name} has {size_bytes:,} bytes where its shape needs {wanted_bytes:,}",
+            f"{file} is damaged: {name} has {end - begin:,} bytes where its shape needs {wanted_bytes:,}",
             reason="damaged_weights",
         )
-    return Tensor(name, type_name, size_bytes, file.name), int(end)
+    return Tensor(name, type_name, shape, begin, end, file.name)
+
+
+def _check_places(file: Path, tensors: list[Tensor], *, begin: int, file_bytes: int) -> None:
+    """Format: safetensors: the tensors fill the file to its end, without holes, and none lies over another."""
+    end = 0
+    for tensor in sorted(tensors, key=lambda tensor: (tensor.begin, tensor.end)):
+        if tensor.begin != end:
+            raise ModelRefused(
+                f"{file} is damaged: {tensor.name} begins at byte {tensor.begin:,}, and the one before ends at {end:,}",
+                reason="damaged_weights",
+            )
+        end = tensor.end
+    wanted_bytes = begin + end
+    if file_bytes < wanted_bytes:
+        raise ModelRefused(_cut_short(file, file_bytes, wanted_bytes), reason="damaged_weights")
+    if file_bytes > wanted_bytes:
+        raise ModelRefused(
+            f"{file} is damaged: it has {file_bytes:,} bytes where its header describes {wanted_bytes:,}; "
+            "download or copy it again",
+            reason="damaged_weights",
+        )
+
+
+def _check_names(folder: Path, weights: Weights) -> None:
+    """mlx-lm reads all files in any order, so of two tensors with one name either could win."""
+    first: dict[str, str] = {}
+    for tensor in weights.tensors:
+        if tensor.name in first:
+            raise ModelRefused(
+                f"{folder} holds {tensor.name} twice, in {first[tensor.name]} and {tensor.file}: "
+                "the files are of two versions of the model; remove the ones that do not belong",
+                reason="damaged_weights",
+            )
+        first[tensor.name] = tensor.file
 
 
 def _cut_short(file: Path, file_bytes: int, wanted_bytes: int) -> str:

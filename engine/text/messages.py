@@ -12,12 +12,22 @@ Templates differ in what they accept, and most of them raise. The forms, each on
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from engine.wire import Message, TextPart, Tool, ToolCall
 
 Turn = dict[str, Any]
 _BETWEEN_TURNS = "\n\n"
+AS_SENT: Final = "as sent"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """`name` says what the last rewrite was."""
+
+    name: str
+    turns: list[Turn]
 
 
 def as_turns(messages: Sequence[Message]) -> list[Turn]:
@@ -41,13 +51,20 @@ def as_functions(tools: Sequence[Tool]) -> list[dict[str, Any]]:
     ]
 
 
-def forms(turns: list[Turn]) -> Iterator[list[Turn]]:
-    """The turns as sent, then each rewrite that changes something."""
-    yield turns
-    for rewrite in (_with_raw_arguments, _with_systems_folded, _with_neighbours_joined, _without_system):
+def forms(turns: list[Turn], *, takes_late_system: bool = True) -> Iterator[Form]:
+    """The turns as sent, then each rewrite that changes something.
+
+    Without `takes_late_system`, a system message behind another role is given in no form: some templates take it, and
+    move it to the front, where it changes the whole prompt with every turn.
+    """
+    is_given = takes_late_system or not _has_late_system(turns)
+    if is_given:
+        yield Form(AS_SENT, turns)
+    for rewrite, name in _REWRITES:
         rewritten = rewrite(turns)
-        if rewritten != turns:
-            yield rewritten
+        is_given = is_given or rewrite is _with_systems_folded
+        if rewritten != turns and is_given:
+            yield Form(name, rewritten)
         turns = rewritten
 
 
@@ -102,9 +119,18 @@ def _with_object(call: dict[str, Any]) -> dict[str, Any]:
     return call | {"function": function | {"arguments": {"raw": function["arguments"]}}}
 
 
+def leading_system(turns: Sequence[Turn]) -> Sequence[Turn]:
+    """The system messages that stand before all others."""
+    return turns[: next((i for i, turn in enumerate(turns) if turn["role"] != "system"), len(turns))]
+
+
+def _has_late_system(turns: Sequence[Turn]) -> bool:
+    return any(turn["role"] == "system" for turn in turns[len(leading_system(turns)) :])
+
+
 def _with_systems_folded(turns: list[Turn]) -> list[Turn]:
-    num_leading = next((i for i, turn in enumerate(turns) if turn["role"] != "system"), len(turns))
-    leading, later = turns[:num_leading], turns[num_leading:]
+    leading = leading_system(turns)
+    later = turns[len(leading) :]
     folded = [turn | {"role": "user"} if turn["role"] == "system" else turn for turn in later]
     return [*_joined(leading), *folded]
 
@@ -142,3 +168,11 @@ def _without_system(turns: list[Turn]) -> list[Turn]:
     if at is None:
         return [system | {"role": "user"}, *rest]
     return [*rest[:at], *_joined([system, rest[at]]), *rest[at + 1 :]]
+
+
+_REWRITES: Final = (
+    (_with_raw_arguments, "arguments that are no object wrapped in one"),
+    (_with_systems_folded, "a later system message as a user turn"),
+    (_with_neighbours_joined, "a later system message as a user turn, neighbouring turns joined"),
+    (_without_system, "system messages as text of user turns, neighbouring turns joined"),
+)

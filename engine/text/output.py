@@ -6,7 +6,7 @@ Rules that a client can rely on
 - Stop strings end the answer's text only. Thoughts and tool calls may contain them.
 - Newlines that touch a marker of a thought or a call are part of the marker; whitespace alone between two markers, or
   between a marker and the end, is nothing.
-- A call is one only if tools were offered and its parser accepts it whole; everything else is given out as text.
+- A call is one only if tools were offered, and then as `engine.text.call_reader` says; all else is given out as text.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -14,10 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from engine.request import Finish, SampledToken
+from engine.text.call_families import new_reader
+from engine.text.call_reader import CallBegins, CallEnds, CallPiece, CallReader
 from engine.text.marked import MarkedText
 from engine.text.markup import ANSWER, ANSWER_STATES, CALL_STATES, THOUGHT, Markup, Span, Splitter
 from engine.text.stops import StopStrings
-from engine.text.tool_calls import ParsedCall, ToolParser, new_call_id, parse_calls
+from engine.text.tool_calls import ToolParser, new_call_id
 from engine.wire import Event, FinishReason, ReasoningDelta, TextDelta, ToolCallBegin, ToolCallDelta, ToolCallEnd
 
 
@@ -111,28 +113,30 @@ class TokenOutput:
     def _read_rest(self, *, call_is_whole: bool) -> list[Event]:
         events = self._read(self._decoder.flush())
         rest = self._splitter.rest()
-        if self._call is not None:
-            self._call.body.append(rest)
-            self._end_call(self._call, MarkedText(), ANSWER, events, is_whole=call_is_whole)
-        else:
+        if self._call is None:
             self._show(self._passage.push(rest), events)
+        else:
+            self._read_call(self._call, rest, events)
+        if self._call is not None:
+            self._end_call(self._call, MarkedText(), ANSWER, events, is_whole=call_is_whole)
         self._show(self._passage.end(at_marker=False), events)
         events.extend(self._stops.flush())
         return _joined(events)
 
     def _take(self, span: Span, events: list[Event]) -> None:
         if self._call is not None:
-            self._call.body.append(span.piece)
-            if span.ended_by is not None:
-                is_whole = span.ended_by.text == self._markup.call_end
-                self._end_call(self._call, span.marker_piece, span.ended_by.next_state, events, is_whole=is_whole)
+            self._take_of_call(self._call, span, events)
             return
         self._show(self._passage.push(span.piece), events)
         if span.ended_by is None:
             return
         if span.ended_by.next_state in CALL_STATES:
             # The passage stays open: it goes on if this turns out to be no call.
-            self._call = _OpenCall(body=MarkedText(), begin=span.marker_piece)
+            assert self._tool_use is not None, "call markers are looked for only where tools were offered"
+            # A thought may be about calls: there, one must be whole before it counts.
+            reader_of = CallReader if self._passage.state == THOUGHT else new_reader
+            reader = reader_of(self._tool_use.parser, self._tool_use.tools)
+            self._call = _OpenCall(reader=reader, begin=span.marker_piece)
         else:
             self._move_on(span.ended_by.next_state, events)
 
@@ -140,15 +144,31 @@ class TokenOutput:
         self._show(self._passage.end(at_marker=True), events)
         self._passage = _Passage(state=state, after_marker=True)
 
+    def _take_of_call(self, call: "_OpenCall", span: Span, events: list[Event]) -> None:
+        self._read_call(call, span.piece, events)
+        if span.ended_by is None or self._call is None:
+            return
+        if call.reader.in_value:
+            self._splitter.go_back(span.state)
+            self._read_call(call, span.marker_piece, events)
+            return
+        is_whole = span.ended_by.text == self._markup.call_end
+        self._end_call(call, span.marker_piece, span.ended_by.next_state, events, is_whole=is_whole)
+
+    def _read_call(self, call: "_OpenCall", piece: MarkedText, events: list[Event]) -> None:
+        pieces = call.reader.push(piece.text)
+        if not call.reader.has_begun:
+            call.body.append(piece)
+        self._emit(pieces, events)
+
     def _end_call(
         self, call: "_OpenCall", end_piece: MarkedText, next_state: str, events: list[Event], *, is_whole: bool
     ) -> None:
-        assert self._tool_use is not None, "call markers are looked for only where tools were offered"
         self._call = None
-        parsed = parse_calls(call.body.text, self._tool_use.parser, self._tool_use.tools) if is_whole else ()
-        if parsed:
+        pieces = call.reader.end(call.body.text, is_whole=is_whole)
+        if call.reader.has_begun:
             self._move_on(next_state, events)
-            self._emit_calls(parsed, events)
+            self._emit(pieces, events)
             return
         if self._passage.state not in (THOUGHT, *ANSWER_STATES):
             # The call began where text is not shown (a message header); as text it belongs to the answer.
@@ -161,18 +181,21 @@ class TokenOutput:
         else:
             self._splitter.go_back(self._passage.state)
 
-    def _emit_calls(self, calls: Sequence[ParsedCall], events: list[Event]) -> None:
+    def _emit(self, pieces: Sequence[CallPiece], events: list[Event]) -> None:
         assert self._tool_use is not None
-        for call in calls:
-            index = self._num_calls
-            self._num_calls += 1
-            for event in (
-                ToolCallBegin(index=index, id=self._call_id(), name=call.name),
-                ToolCallDelta(index=index, arguments=call.arguments),
-                ToolCallEnd(index=index),
-            ):
-                events.extend(self._stops.event(event))
-            if not self._tool_use.parallel:
+        for piece in pieces:
+            index = self._num_calls - 1
+            if isinstance(piece, CallBegins):
+                self._num_calls += 1
+                event: Event = ToolCallBegin(index=index + 1, id=self._call_id(), name=piece.name)
+            elif isinstance(piece, CallEnds):
+                event = ToolCallEnd(index=index)
+            else:
+                event = ToolCallDelta(index=index, arguments=piece.text)
+            events.extend(self._stops.event(event))
+            if isinstance(piece, CallEnds) and not self._tool_use.parallel:
+                self._call = None
+                self._move_on(ANSWER, events)
                 events.extend(self._stops.flush())
                 self.finish = Finish("tool_calls")
                 return
@@ -190,8 +213,11 @@ class TokenOutput:
 
 @dataclass(slots=True)
 class _OpenCall:
+    """`begin` is its marker. `body` is what stands behind it, until it is certain to be a call."""
+
+    reader: CallReader
     begin: MarkedText
-    body: MarkedText
+    body: MarkedText = field(default_factory=MarkedText)
 
 
 @dataclass(slots=True)
@@ -233,6 +259,8 @@ def _joined(events: list[Event]) -> list[Event]:
             joined[-1] = TextDelta(text=last.text + event.text, logprobs=last.logprobs + event.logprobs)
         elif isinstance(event, ReasoningDelta) and isinstance(last, ReasoningDelta):
             joined[-1] = ReasoningDelta(text=last.text + event.text, logprobs=last.logprobs + event.logprobs)
+        elif isinstance(event, ToolCallDelta) and isinstance(last, ToolCallDelta):
+            joined[-1] = ToolCallDelta(index=event.index, arguments=last.arguments + event.arguments)
         else:
             joined.append(event)
     return joined

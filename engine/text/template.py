@@ -13,9 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import ContextTooLong, InvalidRequest
+from engine.request import PromptMarks
 from engine.text.bounds import least_tokens
+from engine.text.marks import find_marks
 from engine.text.markup import ANSWER, THOUGHT
-from engine.text.messages import Turn, as_functions, as_turns, forms
+from engine.text.messages import Form, Turn, as_functions, as_turns, forms, leading_system
+from engine.text.positions import encode
+from engine.text.probe import common_len, tail_turns
 from engine.text.prompts import check_prompt, offered_tools
 from engine.text.tokenizer import TextModel
 from engine.wire import Message, Prompt
@@ -23,6 +27,8 @@ from engine.wire import Message, Prompt
 _LONGEST_COMPLAINT = 300
 # Tokenised in a second or less, which an exact number of tokens is worth.
 _LONGEST_CHEAP_TEXT = 400_000
+_OTHER_TEXT = "\ue000"  # for private use: no message begins with it
+_NO_MARKS = PromptMarks()
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,7 @@ class Rendered:
     has_markup: bool
     continues_text: bool
     tools: tuple[dict[str, Any], ...] = ()
+    marks: PromptMarks = _NO_MARKS
 
 
 def render(prompt: Prompt, model: TextModel, *, maximum_context_tokens: int | None = None) -> Rendered:
@@ -51,7 +58,7 @@ def render(prompt: Prompt, model: TextModel, *, maximum_context_tokens: int | No
         return _of_tokens(prompt.tokens, model)
     if prompt.text is not None:
         _refuse_the_hopeless(prompt.text, model, maximum_context_tokens)
-        tokens = _encode(prompt.text, model)
+        tokens = tuple(model.tokenizer.encode(prompt.text))
         if not tokens:
             raise InvalidRequest("the tokenizer makes no token of the prompt", param="prompt.text")
         return Rendered(tokens, ANSWER, has_markup=False, continues_text=True)
@@ -76,13 +83,27 @@ def _of_messages(
     tools = as_functions(offered_tools(prompt))
     turns = as_turns(messages)
     arguments = _template_arguments(prompt, tools)
-    text = _render(turns, model.tokenizer, arguments)
+    form, text = _render(turns, model, arguments | _ending(continue_last=prompt.continue_last))
     _refuse_the_hopeless(text, model, maximum_context_tokens)
-    tokens = _encode(text, model, add_special_tokens=False)
-    if not tokens:
+    encoded = encode(model.tokenizer, text, with_positions=model.habits.has_positions)
+    if not encoded.tokens:
         raise InvalidRequest("the chat template made an empty prompt of the messages", param="prompt.messages")
-    state = _state_after(text, turns[-1] if prompt.continue_last else None, model)
-    return Rendered(tokens, state, has_markup=True, continues_text=prompt.continue_last, tools=tuple(tools))
+    generation_prompt = "" if prompt.continue_last else _generation_prompt(form.turns[-1]["role"], model, arguments)
+    return Rendered(
+        encoded.tokens,
+        _state_after(text, turns[-1] if prompt.continue_last else None, model),
+        has_markup=True,
+        continues_text=prompt.continue_last,
+        tools=tuple(tools),
+        marks=find_marks(
+            text,
+            encoded,
+            turns=form.turns,
+            openings=model.habits.openings,
+            shared_chars=_shared_chars(text, turns, model, arguments),
+            generation_prompt=generation_prompt,
+        ),
+    )
 
 
 def _refuse_the_hopeless(text: str, model: TextModel, maximum_context_tokens: int | None) -> None:
@@ -93,36 +114,54 @@ def _refuse_the_hopeless(text: str, model: TextModel, maximum_context_tokens: in
         raise ContextTooLong(prompt_tokens=least, maximum_context_tokens=maximum_context_tokens)
 
 
-def _encode(text: str, model: TextModel, **options: bool) -> tuple[int, ...]:
-    return tuple(model.tokenizer.encode(text, **options))
-
-
 def _template_arguments(prompt: Prompt, tools: list[dict[str, Any]]) -> dict[str, Any]:
     """Without an effort, whether to think is mlx-lm's default: yes, when the model can."""
     arguments: dict[str, Any] = {"tools": tools or None}
     if prompt.effort is not None:
         arguments["enable_thinking"] = prompt.effort != "none"
         arguments["reasoning_effort"] = prompt.effort
-    if prompt.continue_last:
-        arguments["continue_final_message"] = True
-    else:
-        arguments["add_generation_prompt"] = True
     return arguments | prompt.template_arguments
 
 
-def _render(turns: list[Turn], tokenizer: Any, arguments: dict[str, Any]) -> str:
-    """The first form of the turns that the template accepts, else InvalidRequest with what it said about the first."""
+def _ending(*, continue_last: bool) -> dict[str, bool]:
+    return {"continue_final_message": True} if continue_last else {"add_generation_prompt": True}
+
+
+def _render(turns: list[Turn], model: TextModel, arguments: dict[str, Any]) -> tuple[Form, str]:
+    """The first form of the turns that the template accepts, and its text.
+
+    Raises InvalidRequest, with what the template said about the first form, when it accepts none.
+    """
     complaint: Exception | None = None
-    for form in forms(turns):
+    for form in forms(turns, takes_late_system=model.habits.late_system == "native"):
         try:
-            text = str(tokenizer.apply_chat_template(form, tokenize=False, **arguments))
+            text = str(model.tokenizer.apply_chat_template(form.turns, tokenize=False, **arguments))
         except Exception as error:  # a template is the model's own code, and raises what it likes
             complaint = complaint or error
             continue
         # Some templates do not refuse a system message that they do not expect, but leave it out.
-        if all(turn["content"].strip() in text for turn in form if turn["role"] == "system"):
-            return text
+        if all(turn["content"].strip() in text for turn in form.turns if turn["role"] == "system"):
+            return form, text
     raise InvalidRequest(f"the chat template refuses the messages: {_first_line(complaint)}", param="prompt.messages")
+
+
+def _shared_chars(text: str, turns: list[Turn], model: TextModel, arguments: dict[str, Any]) -> int:
+    """How much of the text another conversation with the same system messages and tools begins with."""
+    other: list[Turn] = [*leading_system(turns), {"role": "user", "content": _OTHER_TEXT}]
+    try:
+        return common_len(text, _render(other, model, arguments)[1])
+    except InvalidRequest:
+        return 0
+
+
+def _generation_prompt(last_role: str, model: TextModel, arguments: dict[str, Any]) -> str:
+    """What the template writes behind a last message of this role for the answer to begin."""
+    turns, ending = tail_turns(last_role), _ending(continue_last=False)
+    try:
+        whole = _render(turns, model, arguments | ending | {"tools": None})[1]
+        return whole[common_len(whole, _render(turns, model, arguments | {"tools": None})[1]) :]
+    except InvalidRequest:
+        return ""
 
 
 def _first_line(complaint: Exception | None) -> str:

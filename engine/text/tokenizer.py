@@ -1,4 +1,4 @@
-"""Loads what the text side needs of a model: tokenizer, markers, end tokens, default sampling. No weights.
+"""Loads what the text side needs of a model: tokenizer, markers, habits of its template, default sampling. No weights.
 
 It renders and decodes nothing itself.
 """
@@ -15,6 +15,7 @@ from engine.errors import ModelRefused
 from engine.text.bounds import most_letters_in_token
 from engine.text.defaults import GenerationDefaults
 from engine.text.markup import Markup
+from engine.text.probe import TemplateHabits, learn_habits
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class TextModel:
     vocabulary_size: int
     defaults: GenerationDefaults
     most_letters_in_token: int | None
+    habits: TemplateHabits
 
 
 def load_text_model(path: Path) -> TextModel:
@@ -51,6 +53,7 @@ def load_text_model(path: Path) -> TextModel:
         vocabulary_size=config.get("vocab_size", of_text.get("vocab_size", len(tokenizer))),
         defaults=GenerationDefaults.of(_generation_config(path)),
         most_letters_in_token=most_letters_in_token(tokenizer),
+        habits=learn_habits(tokenizer),
     )
 
 

@@ -9,18 +9,19 @@ import logging
 import signal
 import sys
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
+from engine.blocks import TokenBlocks
 from engine.door.bodies import decode
 from engine.door.checks import check_id, check_request
 from engine.door.http_server import make_http_server
 from engine.door.server import Door, make_app
 from engine.errors import ContextTooLong, EngineError, PortTaken
 from engine.launch import bind, read_launch, remove_record, write_record
-from engine.request import SamplingParameters
+from engine.request import PromptMarks, SamplingParameters
 from engine.text.prompts import check_prompt
 from engine.wire import CountAnswer, CountRequest, GenerateRequest, Launch
 from tests.fakes.script import Script
@@ -35,7 +36,10 @@ class Admitted:
     prompt: tuple[int, ...]
     sampling: SamplingParameters
     max_tokens: int
+    blocks: TokenBlocks = field(default_factory=TokenBlocks)
+    marks: PromptMarks = field(default_factory=PromptMarks)
     output: None = None
+    constraint: None = None
 
 
 class ScriptedIntake:

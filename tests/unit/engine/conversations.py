@@ -3,7 +3,8 @@
 import threading
 from dataclasses import dataclass, field
 
-from engine.request import Finish, Request, SampledToken, SamplingParameters
+from engine.blocks import TokenBlocks
+from engine.request import Constraint, Finish, PromptMarks, Request, SampledToken, SamplingParameters
 from engine.wire import Event, Failed, Finished, Prefill, TextDelta
 
 GREEDY = SamplingParameters(temperature=0.0)
@@ -83,6 +84,8 @@ def a_request(
     output: NumberedOutput | None = None,
     client: Client | None = None,
     arrived_at: float = 0.0,
+    marks: PromptMarks = PromptMarks(),
+    constraint: Constraint | None = None,
 ) -> Request:
     return Request(
         id=request_id,
@@ -93,4 +96,7 @@ def a_request(
         output=output or NumberedOutput(),
         deliver=(client or Client()).deliver,
         arrived_at=arrived_at,
+        blocks=TokenBlocks(prompt),
+        marks=marks,
+        constraint=constraint,
     )

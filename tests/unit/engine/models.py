@@ -68,6 +68,81 @@ SLIDING = {
 }
 KINDS = {"dense": DENSE, "hybrid": HYBRID, "sliding": SLIDING}
 
+PARALLEL = {
+    "model_type": "falcon_h1",
+    "hidden_size": 64,
+    "num_hidden_layers": 3,
+    "intermediate_size": 128,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "vocab_size": VOCABULARY,
+    "mamba_d_ssm": 64,
+    "mamba_d_head": 16,
+    "mamba_n_heads": 4,
+    "mamba_d_state": 16,
+    "mamba_chunk_size": 16,
+    "lm_head_multiplier": 1.0,
+    "attention_out_multiplier": 1.0,
+    "ssm_out_multiplier": 1.0,
+    "key_multiplier": 1.0,
+    "mlp_multipliers": [1.0, 1.0],
+    "ssm_multipliers": [1.0, 1.0, 1.0, 1.0, 1.0],
+}
+SPARSE = {
+    "model_type": "deepseek_v32",
+    "vocab_size": VOCABULARY,
+    "hidden_size": 64,
+    "index_head_dim": 32,
+    "index_n_heads": 4,
+    "index_topk": 24,
+    "intermediate_size": 128,
+    "moe_intermediate_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 4,
+    "kv_lora_rank": 32,
+    "q_lora_rank": 32,
+    "qk_rope_head_dim": 8,
+    "v_head_dim": 16,
+    "qk_nope_head_dim": 16,
+    "max_position_embeddings": 32768,
+}
+CHUNKED = {
+    "model_type": "llama4",
+    "text_config": {
+        "model_type": "llama4_text",
+        "attention_bias": False,
+        "attention_chunk_size": SLIDING_WINDOW,
+        "head_dim": 16,
+        "hidden_size": 64,
+        "interleave_moe_layer_step": 1,
+        "intermediate_size": 64,
+        "intermediate_size_mlp": 128,
+        "max_position_embeddings": 32768,
+        "num_attention_heads": 4,
+        "num_experts_per_tok": 1,
+        "num_hidden_layers": 4,
+        "num_key_value_heads": 2,
+        "num_local_experts": 2,
+        "rms_norm_eps": 1e-6,
+        "rope_scaling": None,
+        "rope_theta": 10000.0,
+        "use_qk_norm": True,
+        "vocab_size": VOCABULARY,
+    },
+}
+# Attention and recurrence side by side in each layer, a sparse indexer's own keys, chunked windows: no rows for these.
+OTHER_KINDS = {"parallel": PARALLEL, "sparse": SPARSE, "chunked": CHUNKED}
+
+
+def with_wide_heads(kind: str) -> dict[str, Any]:
+    """The same configuration with heads that are wide enough for quantised KV."""
+    configuration = KINDS[kind]
+    if kind == "hybrid":
+        return {**configuration, "text_config": {**configuration["text_config"], "head_dim": 32}}
+    return {**configuration, "head_dim": 64 if kind == "dense" else 32}
+
 
 def initial_weight(path: str, parameter: mx.array) -> mx.array:
     """Random, but so that attention and recurrent state carry information far enough to be missed when wrong."""

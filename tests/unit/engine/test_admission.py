@@ -5,7 +5,7 @@ import pytest
 from engine.admission import BOUNDLESS, MemoryPool, first_room, growth_tokens
 from tests.unit.engine.conversations import a_request
 
-POOL = MemoryPool(pool_bytes=10_000, kv_bytes_per_token=10, state_bytes_per_sequence=500)
+POOL = MemoryPool(pool_bytes=10_000, kv_bytes_per_token=10, state_bytes_per_sequence=250)  # two states each
 
 
 def running(room_len, *, prompt_len=100, max_tokens=100_000):
@@ -26,7 +26,7 @@ def test_room_is_made_for_the_prompt_and_what_may_come_first():
     assert first_room(100, 100_000) == 356
 
 
-def test_the_largest_room_is_what_the_verdict_of_the_plan_promises_to_one_sequence():
+def test_the_largest_room_is_what_two_states_leave_of_the_pool():
     assert POOL.largest_room == 950
 
 
@@ -70,5 +70,40 @@ def test_a_pool_without_bounds_refuses_nobody():
     assert BOUNDLESS.used_bytes([request] * 1000) <= BOUNDLESS.pool_bytes
 
 
-def test_a_sequence_whose_state_alone_is_larger_than_the_pool_has_no_room():
-    assert MemoryPool(pool_bytes=499, kv_bytes_per_token=10, state_bytes_per_sequence=500).largest_room == 0
+def test_a_sequence_whose_states_alone_are_larger_than_the_pool_has_no_room():
+    assert MemoryPool(pool_bytes=499, kv_bytes_per_token=10, state_bytes_per_sequence=250).largest_room == 0
+
+
+@pytest.mark.parametrize(("prompt_len", "fits"), [(949, True), (950, False)])
+def test_a_pool_can_hold_a_request_with_room_for_one_token_more(prompt_len, fits):
+    assert POOL.can_hold(a_request(prompt=(1,) * prompt_len)) is fits
+
+
+def test_what_was_generated_needs_room_like_the_prompt_when_a_request_goes_on():
+    request = a_request(prompt=(1,) * 100, max_tokens=60)
+    request.tokens.extend([1] * 50)
+
+    assert POOL.room_of(request) == 160
+
+
+def test_a_row_fits_beside_others_to_the_last_byte():
+    assert POOL.fits(400, beside=[running(500)])
+    assert not POOL.fits(401, beside=[running(500)])
+
+
+PADDED = MemoryPool(pool_bytes=10_000, kv_bytes_per_token=10, state_bytes_per_sequence=250, is_padded=True)
+
+
+def test_padded_every_row_takes_as_much_as_the_longest():
+    assert PADDED.used_bytes([running(100), running(400)]) == 2 * (500 + 4000)
+    assert PADDED.used_bytes([]) == 0
+    assert PADDED.fits(450, beside=[running(100)])
+    assert not PADDED.fits(451, beside=[running(100)])
+
+
+def test_padded_a_row_that_is_not_the_longest_grows_for_nothing_and_the_longest_for_all():
+    short, long = running(100), running(400)
+
+    assert PADDED.growth_of(short, [short, long]) == 256
+    assert PADDED.growth_of(long, [short, long]) == 50
+    assert PADDED.growth_of(long, [short, long, running(1)]) == 0

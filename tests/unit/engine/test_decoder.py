@@ -1,8 +1,9 @@
 """The decoding batch: a step is launched ahead, and nothing that it computes too much is ever seen."""
 
 import mlx.core as mx
+import pytest
 
-from engine.errors import NonFiniteLogits
+from engine.errors import ConstraintFailed, NonFiniteLogits
 from engine.request import SampledToken, SamplingParameters
 from engine.sampling import Sampler
 from engine.step import Decoder
@@ -31,6 +32,9 @@ class CountingLayout:
     def leave(self, index):
         self.rows.pop(index)
 
+    def sequence(self, index):
+        return self.rows[index]
+
     def make_room(self, index, room_len):
         self.rooms.append((index, room_len))
 
@@ -48,8 +52,33 @@ class CountingLayout:
         return 0
 
 
-def joined(decoder: Decoder, request_id: str, last_token: int, *, max_tokens: int = 100, sampling=GREEDY):
-    request = a_request(request_id, prompt=(0, last_token), max_tokens=max_tokens, sampling=sampling)
+class Script:
+    """A grammar that takes one text, token after token; 0 is whatever the model likes. Writes down what it is asked."""
+
+    def __init__(self, *tokens, told=None):
+        self.tokens = list(tokens)
+        self.told = [] if told is None else told
+        self.accepted = []
+
+    def allowed(self):
+        self.told.append("allowed")
+        token = self.tokens[len(self.accepted)]
+        if isinstance(token, Exception):
+            raise token
+        return None if token == 0 else (1 << token).to_bytes(8, "little")
+
+    def accept(self, token):
+        self.told.append("accept")
+        assert self.tokens[len(self.accepted)] in (0, token)
+        self.accepted.append(token)
+
+
+def joined(
+    decoder: Decoder, request_id: str, last_token: int, *, max_tokens: int = 100, sampling=GREEDY, constraint=None
+):
+    request = a_request(
+        request_id, prompt=(0, last_token), max_tokens=max_tokens, sampling=sampling, constraint=constraint
+    )
     decoder.join(request, [], Sampler(sampling, request.prompt))
     return request
 
@@ -170,3 +199,128 @@ def test_penalties_see_the_tokens_of_steps_that_were_not_read_yet():
 
     # The bias makes 3 win with 11 against 10; said twice it has lost 1.5 and the model's own choice, 4, wins.
     assert tokens == [3, 3, 4, 5]
+
+
+def results_of(step) -> dict:
+    return {outcome.request.id: outcome.result for outcome in step.outcomes}
+
+
+def test_a_grammar_chooses_where_the_model_would_not_and_its_neighbours_do_not_notice():
+    decoder = Decoder(CountingLayout())
+    joined(decoder, "a", 5)
+    joined(decoder, "b", 20, constraint=Script(30, 0, 7, 40, 0))
+    joined(decoder, "c", 35)
+
+    steps = [tokens_of(decoder.step()) for _ in range(4)]
+
+    assert [step["b"] for step in steps] == [30, 31, 7, 40]
+    assert [step["a"] for step in steps] == [6, 7, 8, 9]
+    assert [step["c"] for step in steps] == [36, 37, 38, 39]
+
+
+def test_a_grammar_is_told_a_token_while_the_next_forward_is_under_way():
+    told = []
+    layout = CountingLayout()
+    forward = layout.forward
+    layout.forward = lambda tokens: (told.append("forward"), forward(tokens))[1]
+    decoder = Decoder(layout)
+    joined(decoder, "a", 5, constraint=Script(30, 40, 9, told=told))
+
+    decoder.step()
+
+    assert told == ["forward", "allowed", "forward", "accept", "allowed"]
+
+
+def test_a_grammar_is_told_each_token_that_counts_once_and_none_beyond_the_end():
+    script = Script(30, 40, 9, 10, 11, 12)
+    decoder = Decoder(CountingLayout())
+    request = joined(decoder, "a", 5, constraint=script)
+    joined(decoder, "b", 20)
+
+    first, second, drained = decoder.step(), decoder.step(), decoder.drain()
+    decoder.step()
+    decoder.leave(request)
+    decoder.step()
+
+    assert [tokens_of(step)["a"] for step in (first, second, drained)] == [30, 40, 9]
+    assert script.accepted == [30, 40, 9, 10]
+
+
+def test_a_grammar_is_not_asked_for_more_tokens_than_the_request_may_have():
+    script = Script(30, 40)
+    decoder = Decoder(CountingLayout())
+    joined(decoder, "a", 5, max_tokens=2, constraint=script)
+    joined(decoder, "b", 20)
+
+    steps = [tokens_of(decoder.step()) for _ in range(2)]
+
+    assert [step["a"] for step in steps] == [30, 40]
+    assert script.told == ["allowed", "accept", "allowed", "accept"]
+
+
+def test_who_joins_with_a_grammar_is_bound_from_its_first_token():
+    decoder = Decoder(CountingLayout())
+    joined(decoder, "a", 5)
+    decoder.step()
+    joined(decoder, "b", 20, constraint=Script(40, 0, 0))
+
+    assert [tokens_of(decoder.step()) for _ in range(3)] == [{"a": 7}, {"a": 8, "b": 40}, {"a": 9, "b": 41}]
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (ConstraintFailed("too complex"), "the grammar could not be followed: too complex"),
+        (RuntimeError("secret"), "the grammar could not be followed: it raised an error"),
+    ],
+    ids=["typed", "untyped"],
+)
+@pytest.mark.parametrize("num_before", [0, 1, 2])
+def test_a_grammar_that_fails_ends_its_own_request_only(error, message, num_before):
+    decoder = Decoder(CountingLayout())
+    request = joined(decoder, "a", 5, constraint=Script(*[30] * num_before, error))
+    joined(decoder, "b", 20)
+
+    steps = [results_of(decoder.step()) for _ in range(num_before + 1)]
+    decoder.leave(request)
+
+    assert [step["a"].token for step in steps[:-1]] == [30] * num_before
+    assert isinstance(steps[-1]["a"], ConstraintFailed)
+    assert steps[-1]["a"].message == message
+    assert tokens_of(decoder.step()) == {"b": 21 + num_before + 1}
+
+
+def test_a_token_that_the_grammar_does_not_take_ends_its_own_request_only():
+    script = Script(0, 30, 0)
+    script.accept = lambda token: script.accepted.append(token) if token == 6 else 1 / 0
+    decoder = Decoder(CountingLayout())
+    joined(decoder, "a", 5, constraint=script)
+    joined(decoder, "b", 20)
+
+    decoder.step()
+    second = results_of(decoder.step())
+
+    assert isinstance(second["a"], ConstraintFailed)
+    assert second["b"] == SampledToken(22)
+
+
+def test_a_broken_row_is_reported_though_its_grammar_allows_only_finite_logits():
+    decoder = Decoder(CountingLayout())
+    joined(decoder, "a", BROKEN_TOKEN, constraint=Script(3, 4))
+
+    assert isinstance(results_of(decoder.step())["a"], NonFiniteLogits)
+
+
+def test_a_resumed_request_goes_on_behind_its_last_token():
+    loud = SamplingParameters(seed=5, presence_penalty=1.0)
+    request = a_request("a", prompt=(0, 5), max_tokens=4, sampling=loud, constraint=Script(30, 40, 9, 10))
+    request.constraint.accepted = [30, 40]
+    request.tokens = [30, 40]
+    layout = CountingLayout()
+    decoder = Decoder(layout)
+
+    decoder.join(request, [], Sampler(loud, request.prompt, generated=request.tokens))
+    steps = [tokens_of(decoder.step())["a"] for _ in range(2)]
+
+    assert steps == [9, 10]
+    assert layout.fed == [[40], [9]]

@@ -24,17 +24,21 @@ class Machine:
 
 
 @pytest.mark.parametrize(
-    ("machine", "working_set_bytes", "wired_bytes"),
+    ("machine", "working_set_bytes", "free_gpu_bytes", "wired_bytes"),
     [
-        (Machine(metal=True, max_recommended_working_set_size=96), 96, 96),
-        (Machine(cuda=True, free_memory=80), 80, None),
-        (Machine(), None, None),
+        (Machine(metal=True, max_recommended_working_set_size=96), 96, None, 96),
+        (Machine(cuda=True, free_memory=80), 80, 80, None),
+        (Machine(), None, None, None),
     ],
     ids=["metal", "cuda", "cpu"],
 )
-def test_metal_wires_its_working_set_and_others_wire_nothing(monkeypatch, machine, working_set_bytes, wired_bytes):
+def test_metal_wires_its_working_set_and_others_wire_nothing(
+    monkeypatch, machine, working_set_bytes, free_gpu_bytes, wired_bytes
+):
     monkeypatch.setattr(device, "mx", machine)
 
     device.keep_resident()
 
-    assert (device.working_set_bytes(), machine.wired_bytes) == (working_set_bytes, wired_bytes)
+    assert device.working_set_bytes() == working_set_bytes
+    assert device.free_gpu_bytes() == free_gpu_bytes
+    assert machine.wired_bytes == wired_bytes

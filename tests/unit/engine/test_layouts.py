@@ -7,11 +7,12 @@ import mlx.nn as nn
 import pytest
 from mlx_lm.models.cache import ChunkedKVCache, QuantizedKVCache, make_prompt_cache
 
-from engine.layout import LayoutUnsupported, new_caches
+from engine.layout import LayoutUnsupported, group_size_of, held_bytes, new_caches
 from engine.padded import OneByOneLayout, PaddedLayout
 from engine.rows import AttentionRows, Positions, RowsLayout, by_rows, replace_attention
 from engine.step import prefill_slice
-from tests.unit.engine.conftest import NUM_TOKENS
+from tests.unit.engine.conftest import NUM_TOKENS, PROMPTS
+from tests.unit.engine.models import KINDS, build, with_wide_heads
 
 LAYOUTS = [RowsLayout, PaddedLayout, OneByOneLayout]
 # Logits of these models have a standard deviation of 0.1 to 2. Reference BLAS gives 0.0; others up to 5e-5.
@@ -159,6 +160,55 @@ def test_a_padded_row_that_is_left_alone_grows_to_the_room_that_it_is_given(dens
     mx.eval(layout.forward(mx.array([1])))
 
     assert layout.kv_bytes == both_rows * 130 // 100
+
+
+def test_quantised_rows_grow_to_the_room_that_they_are_given():
+    model = build(with_wide_heads("dense"))
+    layout = RowsLayout(model, new_caches(model, room_len=1, kv_bits=4))
+    caches = new_caches(model, room_len=101, kv_bits=4)
+    prefill_slice(model, caches, [1] * 99)
+    layout.join(caches)
+
+    rooms = []
+    for room_len in (101, 101, 104, 150):
+        layout.make_room(0, room_len)
+        mx.eval(layout.forward(mx.array([1])))
+        rooms.append({array.shape[2] for array in caches[0].keys + caches[0].values})
+
+    assert rooms == [{101}, {101}, {104}, {104}]
+    assert layout.kv_bytes == held_bytes(caches) == 3 * 2 * 2 * 104 * (64 // 2 + 2 * 4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("make_layout", [RowsLayout, OneByOneLayout])
+def test_streams_with_quantised_kv_compute_in_a_batch_what_they_compute_alone(kind, make_layout):
+    model = build(with_wide_heads(kind))
+    layout = make_layout(model, new_caches(model, room_len=1, kv_bits=8))
+    alone = []
+    for prompt in PROMPTS:
+        for joins in (True, False):
+            caches = new_caches(model, room_len=len(prompt) + 8, kv_bits=8)
+            prefill_slice(model, caches, prompt[:-1])
+            if joins:
+                layout.join(caches)
+            else:
+                alone.append(caches)
+
+    worst = 0.0
+    for step in range(8):
+        tokens = mx.array([prompt[-1 - step] for prompt in PROMPTS[1:]])
+        tokens = mx.concatenate([mx.array([7 + step]), tokens])
+        logits = layout.forward(tokens)
+        plain = [model(token[None, None], cache=caches)[0, -1] for token, caches in zip(tokens, alone, strict=True)]
+        worst = max(worst, float(mx.abs(logits - mx.stack(plain)).max()))
+
+    assert worst <= TOLERANCE
+
+
+def test_wide_heads_are_quantised_in_larger_groups_than_narrow_ones():
+    assert [group_size_of(128, 128), group_size_of(96, 64), group_size_of(32, 32)] == [64, 32, 32]
+    with pytest.raises(LayoutUnsupported, match="heads of 80"):
+        group_size_of(80, 80)
 
 
 def test_attention_that_is_not_given_rows_is_the_models_own():

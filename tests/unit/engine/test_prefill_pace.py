@@ -4,12 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.scheduler import (
+from engine.pace import (
     AIM,
+    EQUAL_COST_TOKENS,
     FIRST_SLICE_TOKENS,
     NUM_SPEEDS,
-    SLICE_ALONE_MS,
-    SLICE_WHILE_DECODING_MS,
     SMALLEST_SLICE_TOKENS,
     PrefillPace,
 )
@@ -59,7 +58,7 @@ def test_a_slice_is_as_long_as_the_slowest_of_the_last_ones_allows_and_at_most_t
 
 @given(
     speeds=st.lists(st.floats(0.2, 2.0), min_size=4, max_size=60),
-    target_ms=st.sampled_from([SLICE_WHILE_DECODING_MS, SLICE_ALONE_MS]),
+    target_ms=st.sampled_from([400.0, 800.0]),
 )
 def test_however_speeds_vary_a_slice_overruns_by_no_more_than_the_machine_slowed_down(speeds, target_ms):
     pace = PrefillPace()
@@ -70,3 +69,37 @@ def test_however_speeds_vary_a_slice_overruns_by_no_more_than_the_machine_slowed
             slowest = min(speeds[max(0, i - NUM_SPEEDS) : i])
             assert num_tokens == SMALLEST_SLICE_TOKENS or num_tokens / slowest <= target_ms * AIM * 1.001
         pace.observe(num_tokens, num_tokens / speed, target_ms=target_ms)
+
+
+def measured(ms_per_token: float, *, depth: int = 0) -> PrefillPace:
+    pace = PrefillPace()
+    for _ in range(5):
+        pace.observe(pace.slice_tokens(400.0), pace.slice_tokens(400.0) * ms_per_token, target_ms=400.0, depth=depth)
+    return pace
+
+
+def test_deeper_in_a_prompt_slower_slices_are_expected_and_nearer_to_its_start_no_faster_ones():
+    pace = measured(0.5, depth=EQUAL_COST_TOKENS)
+
+    assert pace.slice_tokens(400.0, depth=EQUAL_COST_TOKENS) == 720
+    assert pace.slice_tokens(400.0, depth=3 * EQUAL_COST_TOKENS) == 360
+    assert pace.slice_tokens(400.0, depth=0) == 720
+
+
+def test_for_another_prompt_the_speed_is_a_guess_that_its_first_slice_replaces():
+    pace = measured(4.0).for_another()
+    guessed = pace.slice_tokens(400.0)
+
+    pace.observe(guessed, guessed * 0.5, target_ms=400.0)
+
+    assert guessed == 90
+    assert pace.slice_tokens(400.0) == 180
+
+
+def test_what_another_prompt_does_is_its_own_matter():
+    pace = measured(0.5)
+    before = pace.slice_tokens(400.0)
+
+    pace.for_another().observe(720, 30_000.0, target_ms=400.0)
+
+    assert pace.slice_tokens(400.0) == before

@@ -6,7 +6,7 @@ import mlx.core as mx
 import pytest
 
 from engine.request import SamplingParameters
-from engine.sampling import Sampler, choose_tokens
+from engine.sampling import Sampler, choose_tokens, unpacked
 from tests.unit.engine.conversations import GREEDY
 
 PROBABILITIES = (0.4, 0.3, 0.15, 0.1, 0.05)
@@ -163,3 +163,95 @@ def test_a_row_that_is_not_finite_is_told_apart_from_its_neighbours(broken):
     choice = choose_tokens(logits, [Sampler(GREEDY, ())] * 3)
 
     assert choice.finite_rows() == [True, False, True]
+
+
+def mask(*allowed: int) -> bytes:
+    return sum(1 << token for token in allowed).to_bytes(4, "little")
+
+
+def constrained(parameters: SamplingParameters, allowed: bytes, count: int = 300) -> list[int]:
+    sampler = Sampler(parameters, ())
+    return mx.concatenate([sampler.choose(LOGITS, allowed) for _ in range(count)]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("parameters", "possible"),
+    [
+        (GREEDY, {1}),
+        (SamplingParameters(), {1, 3, 4}),
+        (SamplingParameters(temperature=0.0, logit_bias=((0, 100.0), (4, 50.0))), {4}),
+        (SamplingParameters(logit_bias=((0, 100.0),)), {1, 3, 4}),
+        (SamplingParameters(top_k=2), {1, 3}),
+        (SamplingParameters(top_k=4), {1, 3, 4}),
+        (SamplingParameters(top_p=0.6), {1}),
+        (SamplingParameters(top_p=0.8), {1, 3}),
+        (SamplingParameters(min_p=0.3), {1, 3}),
+    ],
+    ids=str,
+)
+def test_only_what_the_mask_allows_is_drawn_and_shares_are_of_that(parameters, possible):
+    assert set(constrained(parameters, mask(1, 3, 4))) == possible
+
+
+def test_a_mask_leaves_the_proportions_of_what_it_allows():
+    drawn = constrained(SamplingParameters(seed=3), mask(1, 3), 3000)
+
+    assert drawn.count(1) / 3000 == pytest.approx(0.75, abs=0.035)
+
+
+@pytest.mark.parametrize("vocabulary", [5, 32, 40, 64, 70])
+def test_a_mask_may_be_longer_or_shorter_than_the_models_vocabulary(vocabulary):
+    allowed = unpacked((1 << 3 | 1 << 33).to_bytes(8, "little"), vocabulary)
+
+    assert [token for token, is_allowed in enumerate(allowed.tolist()) if is_allowed] == [
+        token for token in (3, 33) if token < vocabulary
+    ]
+    assert allowed.shape == (vocabulary,)
+
+
+def test_a_masked_row_leaves_its_neighbours_draws_alone():
+    def samplers():
+        return [Sampler(SamplingParameters(seed=5), ()), Sampler(SamplingParameters(seed=6), ()), Sampler(GREEDY, ())]
+
+    logits = mx.concatenate([LOGITS] * 3)
+    free, beside = samplers(), samplers()
+
+    plain = [choose_tokens(logits, free).tokens.tolist() for _ in range(20)]
+    masked = [choose_tokens(logits, beside, [None, mask(4), None]).tokens.tolist() for _ in range(20)]
+
+    assert [row[0] for row in masked] == [row[0] for row in plain]
+    assert [row[2] for row in masked] == [row[2] for row in plain]
+    assert [row[1] for row in masked] == [4] * 20
+
+
+def test_logprobs_and_finiteness_are_of_the_model_itself_under_a_mask():
+    asked = SamplingParameters(temperature=0.0, num_logprobs=2)
+    logits = mx.concatenate([LOGITS, mx.where(mx.arange(5) == 0, math.nan, LOGITS)])
+
+    choice = choose_tokens(logits, [Sampler(asked, ()), Sampler(GREEDY, ())], [mask(3), mask(3)])
+    sampled = choice.sampled(0, choice.tokens.tolist()[0])
+
+    assert sampled.token == 3
+    assert sampled.logprob == pytest.approx(math.log(0.1), abs=1e-5)
+    assert [token for token, _ in sampled.top] == [0, 1]
+    assert choice.finite_rows() == [True, False]
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        SamplingParameters(seed=7),
+        SamplingParameters(seed=7, top_p=0.9, presence_penalty=1.5),
+        SamplingParameters(seed=7, frequency_penalty=0.8, logit_bias=((4, 2.0),)),
+        SamplingParameters(temperature=0.0, frequency_penalty=1.2),
+        SamplingParameters(seed=7, repetition_penalty=1.7),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("num_before", [0, 1, 9])
+def test_a_resumed_request_goes_on_as_if_it_had_not_been_interrupted(parameters, num_before):
+    whole = chosen_after(parameters, prompt=(2,), steps=20)
+
+    resumed = Sampler(parameters, (2,), generated=whole[:num_before])
+
+    assert [int(resumed.choose(LOGITS).item()) for _ in range(20 - num_before)] == whole[num_before:]

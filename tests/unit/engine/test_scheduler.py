@@ -1,80 +1,51 @@
-"""What the device does next, by plain calls: nobody lost, nobody starved, slices bounded, memory kept."""
-
-from dataclasses import replace
+"""What the device does next, by plain calls: who runs, how long slices are, what streams get in between."""
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from engine.admission import MemoryPool
-from engine.scheduler import (
-    BATCH_PATIENCE_S,
-    FIRST_SLICE_TOKENS,
-    LARGEST_SLICE_TOKENS,
-    SLICE_ALONE_MS,
-    SLICE_WHILE_DECODING_MS,
-    SMALLEST_SLICE_TOKENS,
-    Decode,
-    Idle,
-    Join,
-    Prefill,
-    Refuse,
-    Scheduler,
-)
+from engine.pace import FIRST_SLICE_TOKENS, LARGEST_SLICE_TOKENS
+from engine.promises import SLICE_ALONE_MS, Promises
+from engine.scheduler import Decode, Idle, Join, Prefill, Scheduler, Start
 from tests.unit.engine.conversations import a_request
-
-POOL = MemoryPool(pool_bytes=10_000, kv_bytes_per_token=10, state_bytes_per_sequence=0)
-
-
-def long_prompt(num_tokens: int) -> tuple[int, ...]:
-    return (1,) * num_tokens
-
-
-def decoding(scheduler: Scheduler, *requests) -> None:
-    """Bring requests with prompts of one token to decoding."""
-    for request in requests:
-        scheduler.enter(request)
-        assert scheduler.next_action(0.0) == Join(request)
+from tests.unit.engine.scheduling import DOCUMENT, decoding, next_but_decode, prompt, started
 
 
 def test_an_empty_engine_is_idle():
     assert Scheduler(max_streams=4).next_action(0.0) == Idle()
 
 
-def test_a_prompt_is_prefilled_but_for_its_last_token_then_joins_then_decodes():
+def test_a_prompt_starts_is_prefilled_but_for_its_last_token_joins_and_decodes():
     scheduler = Scheduler(max_streams=4)
-    request = a_request(prompt=long_prompt(11))
+    request = a_request(prompt=prompt(11))
     scheduler.enter(request)
 
     first = scheduler.next_action(5.0)
-    scheduler.observe_prefill(request, 10, 20.0)
     second = scheduler.next_action(5.1)
+    scheduler.observe_prefill(request, 10, 20.0)
     third = scheduler.next_action(5.2)
+    fourth = scheduler.next_action(5.3)
 
-    assert (first, second, third) == (Prefill(request, 10), Join(request), Decode())
+    assert (first, second, third, fourth) == (Start(request), Prefill(request, 10), Join(request), Decode())
     assert (request.phase, request.prefilled_len, request.prefill_began_at) == ("decode", 11, 5.0)
 
 
-def test_a_prompt_of_one_token_joins_at_once():
+def test_what_was_restored_is_not_prefilled():
     scheduler = Scheduler(max_streams=4)
-    request = a_request(prompt=(7,))
-    scheduler.enter(request)
+    request = a_request(prompt=prompt(100))
+    started(scheduler, request)
+
+    request.prefilled_len = request.cached_len = 96
+
+    assert scheduler.next_action(0.0) == Prefill(request, 3)
+
+
+@pytest.mark.parametrize(("prompt_len", "restored_len"), [(1, 0), (33, 32)])
+def test_with_nothing_to_prefill_it_joins_at_once(prompt_len, restored_len):
+    scheduler = Scheduler(max_streams=4)
+    request = started(scheduler, a_request(prompt=prompt(prompt_len)))
+
+    request.prefilled_len = restored_len
 
     assert scheduler.next_action(0.0) == Join(request)
-
-
-def test_one_prompt_is_prefilled_at_a_time():
-    scheduler = Scheduler(max_streams=4)
-    first, second = a_request("1", prompt=long_prompt(5000)), a_request("2", prompt=long_prompt(10))
-    scheduler.enter(first)
-    scheduler.enter(second)
-
-    while isinstance(action := scheduler.next_action(0.0), Prefill):
-        assert action.request is first
-        scheduler.observe_prefill(first, action.num_tokens, 100.0)
-
-    assert action == Join(first)
-    assert scheduler.waiting == [second]
 
 
 def test_no_more_than_max_streams_run():
@@ -85,7 +56,7 @@ def test_no_more_than_max_streams_run():
     assert scheduler.next_action(0.0) == Decode()
 
 
-def test_who_waits_is_admitted_when_a_stream_ends():
+def test_who_waits_starts_when_a_stream_ends():
     scheduler = Scheduler(max_streams=1)
     running, waiting = a_request("1", prompt=(1,)), a_request("2", prompt=(1,))
     decoding(scheduler, running)
@@ -93,40 +64,123 @@ def test_who_waits_is_admitted_when_a_stream_ends():
 
     scheduler.remove(running)
 
-    assert scheduler.next_action(0.0) == Join(waiting)
+    assert scheduler.next_action(0.0) == Start(waiting)
 
 
-def test_interactive_goes_before_batch_and_in_order_within_a_class():
+def test_among_short_prompts_the_first_to_come_is_done_first():
     scheduler = Scheduler(max_streams=4)
-    line = [
-        a_request("b1", prompt=(1,), request_class="batch"),
-        a_request("i1", prompt=(1,)),
-        a_request("b2", prompt=(1,), request_class="batch"),
-        a_request("i2", prompt=(1,)),
-    ]
-    for request in line:
-        scheduler.enter(request)
+    first, second = a_request("1", prompt=prompt(4000, 1)), a_request("2", prompt=prompt(10, 2))
+    scheduler.enter(first)
+    scheduler.enter(second)
 
-    order = [scheduler.next_action(0.0).request.id for _ in line]
+    assert scheduler.next_action(0.0) == Start(first)
+    while isinstance(action := scheduler.next_action(0.0), Prefill):
+        assert action.request is first
+        scheduler.observe_prefill(first, action.num_tokens, 100.0)
 
-    assert order == ["i1", "i2", "b1", "b2"]
+    assert action == Join(first)
+    assert scheduler.waiting == [second]
 
 
-def test_batch_that_waited_long_enough_goes_before_interactive():
+def test_a_cancelled_request_is_forgotten_wherever_it_is():
+    scheduler = Scheduler(max_streams=2)
+    decodes, prefills, waits = (a_request(str(i), prompt=prompt(length, i)) for i, length in enumerate((1, 99, 1)))
+    decoding(scheduler, decodes)
+    started(scheduler, prefills)
+    scheduler.enter(waits)
+
+    for request in (waits, prefills, decodes):
+        scheduler.remove(request)
+
+    assert scheduler.requests == []
+    assert scheduler.next_action(0.0) == Idle()
+
+
+# --- slices -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("others", "max_gap_ms", "target_ms"), [(0, 500, SLICE_ALONE_MS), (1, 500, 400), (1, 200, 160)]
+)
+@pytest.mark.parametrize("ms_per_token", [0.3, 1.0, 2.0])
+def test_slices_settle_at_the_time_that_they_may_take(others, max_gap_ms, target_ms, ms_per_token):
+    scheduler = Scheduler(max_streams=4, promises=Promises(max_gap_ms=max_gap_ms))
+    decoding(scheduler, *(a_request(f"d{i}", prompt=(1,)) for i in range(others)))
+    request = started(scheduler, a_request(prompt=prompt(500_000)))
+
+    taken_ms = []
+    while len(taken_ms) < 40:
+        num_tokens = next_but_decode(scheduler).num_tokens
+        taken_ms.append(num_tokens * ms_per_token)
+        scheduler.observe_prefill(request, num_tokens, taken_ms[-1])
+
+    full = min(target_ms, LARGEST_SLICE_TOKENS * ms_per_token)
+    assert 0.7 * full <= taken_ms[-1] <= target_ms
+    assert all(ms <= max(target_ms, FIRST_SLICE_TOKENS * ms_per_token) for ms in taken_ms)
+
+
+def test_a_slice_ends_on_a_boundary_and_never_behind_it():
     scheduler = Scheduler(max_streams=4)
-    patient = a_request("b", prompt=(1,), request_class="batch", arrived_at=0.0)
-    scheduler.enter(patient)
-    scheduler.enter(a_request("i", prompt=(1,), arrived_at=BATCH_PATIENCE_S))
+    request = started(scheduler, a_request(prompt=prompt(1001)))
+    request.boundaries = {96: "shared_end", 800: "message_start", 992: "prompt_end"}
 
-    assert scheduler.next_action(BATCH_PATIENCE_S) == Join(patient)
+    ends = []
+    while isinstance(action := scheduler.next_action(0.0), Prefill):
+        scheduler.observe_prefill(request, action.num_tokens, action.num_tokens * 0.5)
+        ends.append(request.prefilled_len)
+
+    assert ends[-1] == 1000
+    assert {96, 800, 992} <= set(ends)
+
+
+def test_a_slice_ends_on_a_block_unless_it_is_short_or_the_last():
+    scheduler = Scheduler(max_streams=4)
+    request = started(scheduler, a_request(prompt=prompt(5000)))
+    request.prefilled_len = 5  # as after a slice that was too short
+
+    ends = []
+    while isinstance(action := scheduler.next_action(0.0), Prefill):
+        scheduler.observe_prefill(request, action.num_tokens, action.num_tokens * 1.7)
+        ends.append(request.prefilled_len)
+
+    assert len(ends) > 10
+    assert all(end % 32 == 0 for end in ends[:-1])
+    assert ends[-1] == 4999
+
+
+def test_below_two_blocks_a_slice_ends_where_its_time_does():
+    scheduler = Scheduler(max_streams=4)
+    request = started(scheduler, a_request(prompt=prompt(5000)))
+    scheduler.observe_prefill(request, 64, 64 * 20.0)
+
+    assert scheduler.next_action(0.0) == Prefill(request, 35)
+
+
+def test_a_fast_short_prompt_does_not_stretch_the_slices_of_a_deep_one():
+    scheduler = Scheduler(max_streams=4)
+    decoding(scheduler, a_request("d", prompt=(1,)))
+    deep = started(scheduler, a_request("deep", prompt=prompt(200_000)))
+    deep.prefilled_len = 100_000
+    for _ in range(6):
+        scheduler.observe_prefill(deep, next_but_decode(scheduler).num_tokens, 350.0)
+    before = next_but_decode(scheduler).num_tokens
+    short = started(scheduler, a_request("short", prompt=prompt(4000, 2)))
+
+    while (action := next_but_decode(scheduler)).request is short and isinstance(action, Prefill):
+        scheduler.observe_prefill(short, action.num_tokens, action.num_tokens * 0.1)
+    after = next_but_decode(scheduler)
+
+    assert (action, after) == (Join(short), Prefill(deep, before))
+
+
+# --- windows ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("share", "window_ms"), [(0.5, 300.0), (0.75, 900.0), (0.25, 100.0)])
 def test_streams_decode_after_a_slice_for_their_share_of_the_time(share, window_ms):
-    scheduler = Scheduler(max_streams=4, share=share)
+    scheduler = Scheduler(max_streams=4, promises=Promises(decode_share=share))
     decoding(scheduler, a_request("1", prompt=(1,)))
-    long = a_request("2", prompt=long_prompt(100_000))
-    scheduler.enter(long)
+    long = started(scheduler, a_request("2", prompt=prompt(DOCUMENT, 2)))
     scheduler.observe_prefill(long, scheduler.next_action(0.0).num_tokens, 300.0)
 
     decoded_ms = 0.0
@@ -138,10 +192,66 @@ def test_streams_decode_after_a_slice_for_their_share_of_the_time(share, window_
     assert isinstance(scheduler.next_action(0.0), Prefill)
 
 
+def test_whatever_else_streams_waited_for_is_paid_back_too():
+    scheduler = Scheduler(max_streams=4)
+    decoding(scheduler, a_request("1", prompt=(1,)))
+    long = started(scheduler, a_request("2", prompt=prompt(DOCUMENT, 2)))
+    scheduler.observe_pause(40.0)
+    paid_ms = 0.0
+    while scheduler.next_action(0.0) == Decode():
+        scheduler.observe_decode(10.0)
+        paid_ms += 10.0
+    scheduler.observe_prefill(long, scheduler.next_action(0.0).num_tokens, 100.0)
+    scheduler.observe_pause(30.0)
+    scheduler.observe_decode(10.0)
+    scheduler.observe_pause(20.0)
+
+    after_ms = 0.0
+    while scheduler.next_action(0.0) == Decode():
+        scheduler.observe_decode(10.0)
+        after_ms += 10.0
+
+    assert (paid_ms, after_ms) == (40.0, 140.0)
+
+
+def test_without_a_share_streams_still_have_a_step_between_slices():
+    scheduler = Scheduler(max_streams=4, promises=Promises(decode_share=0.0))
+    decoding(scheduler, a_request("1", prompt=(1,)))
+    long = started(scheduler, a_request("2", prompt=prompt(DOCUMENT, 2)))
+    scheduler.observe_prefill(long, 64, 300.0)
+
+    first = scheduler.next_action(0.0)
+    scheduler.observe_decode(10.0)
+
+    assert first == Decode()
+    assert isinstance(scheduler.next_action(0.0), Prefill)
+
+
+def test_who_joined_has_its_first_token_before_the_next_slice():
+    scheduler = Scheduler(max_streams=4)
+    long = started(scheduler, a_request("1", prompt=prompt(DOCUMENT)))
+    scheduler.observe_prefill(long, 64, 100.0)
+    short = started(scheduler, a_request("2", prompt=(2,)))
+
+    assert scheduler.next_action(0.0) == Join(short)
+    assert scheduler.next_action(0.0) == Decode()
+
+
+def test_streams_that_waited_as_long_as_a_slice_may_take_have_a_step_before_anyone_joins():
+    scheduler = Scheduler(max_streams=4)
+    decoding(scheduler, a_request("1", prompt=(1,)))
+    short = started(scheduler, a_request("2", prompt=prompt(65, 2)))
+    scheduler.observe_prefill(short, 64, 420.0)
+
+    first = scheduler.next_action(0.0)
+    scheduler.observe_decode(10.0)
+
+    assert (first, scheduler.next_action(0.0)) == (Decode(), Join(short))
+
+
 def test_alone_a_prompt_is_prefilled_without_pauses():
     scheduler = Scheduler(max_streams=4)
-    request = a_request(prompt=long_prompt(100_000))
-    scheduler.enter(request)
+    request = started(scheduler, a_request(prompt=prompt(100_000)))
 
     for _ in range(10):
         action = scheduler.next_action(0.0)
@@ -149,210 +259,13 @@ def test_alone_a_prompt_is_prefilled_without_pauses():
         scheduler.observe_prefill(request, action.num_tokens, 300.0)
 
 
-@pytest.mark.parametrize(("others", "target_ms"), [(0, SLICE_ALONE_MS), (1, SLICE_WHILE_DECODING_MS)])
-@pytest.mark.parametrize("ms_per_token", [0.3, 2.0, 7.0])
-def test_slices_settle_at_the_time_that_they_may_take(others, target_ms, ms_per_token):
+def test_nothing_is_owed_to_streams_that_ended():
     scheduler = Scheduler(max_streams=4)
-    decoding(scheduler, *(a_request(f"d{i}", prompt=(1,)) for i in range(others)))
-    request = a_request(prompt=long_prompt(1_000_000))
-    scheduler.enter(request)
+    stream = a_request("1", prompt=(1,))
+    decoding(scheduler, stream)
+    long = started(scheduler, a_request("2", prompt=prompt(DOCUMENT, 2)))
+    scheduler.observe_prefill(long, 64, 300.0)
 
-    taken_ms = []
-    while len(taken_ms) < 12:
-        match scheduler.next_action(0.0):
-            case Prefill(_, num_tokens):
-                taken_ms.append(num_tokens * ms_per_token)
-                scheduler.observe_prefill(request, num_tokens, taken_ms[-1])
-            case Decode():
-                scheduler.observe_decode(50.0)
-
-    full = min(target_ms, LARGEST_SLICE_TOKENS * ms_per_token)
-    assert 0.85 * full <= taken_ms[-1] <= target_ms
-    assert all(ms <= max(target_ms, FIRST_SLICE_TOKENS * ms_per_token) for ms in taken_ms)
-
-
-def test_a_request_that_can_never_fit_is_refused_with_numbers():
-    scheduler = Scheduler(max_streams=4, pool=POOL)
-    request = a_request(prompt=long_prompt(1500), max_tokens=1)
-    scheduler.enter(request)
-
-    action = scheduler.next_action(0.0)
-
-    assert isinstance(action, Refuse) and action.request is request
-    assert (action.error.needed_bytes, action.error.pool_bytes, action.error.retryable) == (15_010, 10_000, False)
-
-
-def test_a_prompt_that_fits_is_admitted_though_its_longest_answer_would_not():
-    scheduler = Scheduler(max_streams=4, pool=POOL)
-    request = a_request(prompt=long_prompt(999), max_tokens=30_000)
-    scheduler.enter(request)
+    scheduler.remove(stream)
 
     assert isinstance(scheduler.next_action(0.0), Prefill)
-    assert request.room_len == 1000
-
-
-def test_alone_a_request_says_as_much_as_the_pool_holds_and_then_fails_with_numbers():
-    scheduler = Scheduler(max_streams=4, pool=POOL)
-    request = a_request(prompt=(1,), max_tokens=30_000)
-    decoding(scheduler, request)
-
-    while (action := scheduler.next_action(0.0)) == Decode():
-        request.tokens.append(1)
-
-    assert isinstance(action, Refuse) and action.request is request
-    assert len(request.tokens) == 999
-    assert (action.error.needed_bytes, action.error.pool_bytes, action.error.retryable) == (10_010, 10_000, False)
-    assert action.error.message == "out of memory: the request would need 10,010 bytes of a pool of 10,000"
-
-
-def test_a_request_that_does_not_fit_now_waits_and_all_behind_it_wait_too():
-    scheduler = Scheduler(max_streams=4, pool=POOL)
-    large = a_request("1", prompt=(1,), max_tokens=200)
-    decoding(scheduler, replace(large))
-    second, third = a_request("2", prompt=long_prompt(900), max_tokens=1), a_request("3", prompt=(1,), max_tokens=1)
-    scheduler.enter(second)
-    scheduler.enter(third)
-
-    blocked = scheduler.next_action(0.0)
-    is_blocked = scheduler.is_blocked_by_memory
-    scheduler.remove(scheduler.decoding[0])
-    freed = scheduler.next_action(0.0)
-
-    assert (blocked, is_blocked) == (Decode(), True)
-    assert isinstance(freed, Prefill) and freed.request is second
-    assert not scheduler.is_blocked_by_memory
-
-
-def test_who_was_blocked_by_memory_blocks_nobody_once_gone():
-    scheduler = Scheduler(max_streams=2, pool=POOL)
-    decoding(scheduler, a_request("1", prompt=(1,), max_tokens=200))
-    blocked = a_request("2", prompt=long_prompt(900), max_tokens=1)
-    scheduler.enter(blocked)
-    scheduler.next_action(0.0)
-    was_blocked = scheduler.is_blocked_by_memory
-
-    scheduler.remove(blocked)
-
-    assert was_blocked
-    assert not scheduler.is_blocked_by_memory
-
-
-def test_beside_others_a_row_grows_by_what_is_left():
-    scheduler = Scheduler(max_streams=4, pool=POOL)
-    old, young = a_request("1", prompt=(1,), max_tokens=5000), a_request("2", prompt=(1,), max_tokens=600)
-    decoding(scheduler, old, young)
-    young.tokens.extend([1] * 256)
-    scheduler.next_action(0.0)
-    old.tokens.extend([1] * 256)
-
-    action = scheduler.next_action(0.0)
-
-    assert action == Decode()
-    assert (old.room_len, young.room_len) == (487, 513)
-
-
-def test_when_running_requests_outgrow_the_pool_the_youngest_fails_and_may_be_tried_again():
-    scheduler = Scheduler(max_streams=4, pool=POOL)
-    old, young = a_request("1", prompt=(1,), max_tokens=5000), a_request("2", prompt=(1,), max_tokens=5000)
-    decoding(scheduler, old, young)
-    old.tokens.extend([1] * 750)
-
-    action = scheduler.next_action(0.0)
-
-    assert isinstance(action, Refuse) and action.request is young
-    assert action.error.retryable
-    assert "all running requests" in action.error.message
-
-
-def test_a_cancelled_request_is_forgotten_wherever_it_is():
-    scheduler = Scheduler(max_streams=1)
-    decodes = a_request("1", prompt=(1,))
-    decoding(scheduler, decodes)
-    waits = a_request("2", prompt=(1,))
-    scheduler.enter(waits)
-
-    scheduler.remove(waits)
-    scheduler.remove(decodes)
-
-    assert scheduler.requests == []
-    assert scheduler.next_action(0.0) == Idle()
-
-
-REQUESTS = st.lists(
-    st.tuples(
-        st.integers(1, 3000),  # prompt
-        st.integers(1, 40),  # max_tokens
-        st.sampled_from(["interactive", "batch"]),
-        st.floats(0, 20),  # arrives at this second
-        st.one_of(st.none(), st.floats(0, 30)),  # cancelled at this second
-    ),
-    min_size=1,
-    max_size=12,
-)
-
-
-@settings(max_examples=100, deadline=None)
-@given(
-    described=REQUESTS,
-    max_streams=st.integers(1, 4),
-    ms_per_token=st.floats(0.05, 20),
-    step_ms=st.floats(1, 100),
-    pool_bytes=st.integers(100, 60_000),
-)
-def test_every_request_ends_once_and_no_slice_is_longer_than_it_may_be(
-    described, max_streams, ms_per_token, step_ms, pool_bytes
-):
-    pool = MemoryPool(pool_bytes=pool_bytes, kv_bytes_per_token=10, state_bytes_per_sequence=50)
-    scheduler = Scheduler(max_streams=max_streams, pool=pool)
-    to_come = [
-        (at, a_request(str(i), prompt=(1,) * length, max_tokens=most, request_class=kind, arrived_at=at), cancelled_at)
-        for i, (length, most, kind, at, cancelled_at) in enumerate(described)
-    ]
-    everyone = [request for _, request, _ in to_come]
-    ended: list[str] = []
-    now, has_measured = 0.0, False
-
-    def end(request):
-        scheduler.remove(request)
-        ended.append(request.id)
-
-    for _ in range(200_000):
-        for entry in [e for e in to_come if e[0] <= now]:
-            to_come.remove(entry)
-            scheduler.enter(entry[1])
-        for (*_, cancelled_at), request in zip(described, everyone, strict=True):
-            if cancelled_at is not None and cancelled_at <= now and request in scheduler.requests:
-                end(request)
-        assert len(scheduler.running) <= max_streams
-        assert pool.used_bytes(scheduler.running) <= pool.pool_bytes
-        match scheduler.next_action(now):
-            case Prefill(request, num_tokens):
-                target_ms = SLICE_WHILE_DECODING_MS if scheduler.decoding else SLICE_ALONE_MS
-                assert 1 <= num_tokens <= request.prompt_len - 1 - request.prefilled_len
-                smallest = SMALLEST_SLICE_TOKENS if has_measured else FIRST_SLICE_TOKENS
-                assert num_tokens <= smallest or num_tokens * ms_per_token <= target_ms * 1.001
-                has_measured = True
-                now += num_tokens * ms_per_token / 1000
-                scheduler.observe_prefill(request, num_tokens, num_tokens * ms_per_token)
-            case Join(request):
-                assert request.prefilled_len == request.prompt_len
-            case Decode():
-                now += step_ms / 1000
-                scheduler.observe_decode(step_ms)
-                for request in list(scheduler.decoding):
-                    request.tokens.append(1)
-                    assert request.prompt_len + len(request.tokens) <= request.room_len
-                    if len(request.tokens) == request.max_tokens:
-                        end(request)
-            case Refuse(request, error):
-                assert error.needed_bytes > error.pool_bytes
-                end(request)
-            case Idle():
-                assert not scheduler.requests
-                if not to_come:
-                    break
-                now = min(at for at, *_ in to_come)
-    else:
-        raise AssertionError("not everyone ended")
-
-    assert sorted(ended) == sorted(request.id for request in everyone)

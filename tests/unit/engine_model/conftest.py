@@ -27,7 +27,7 @@ def make_folder(tmp_path):
         (folder / "config.json").write_text(json.dumps(TINY_CONFIG if config is None else config))
         if tokenizer is not None:
             (folder / "tokenizer.json").write_text(tokenizer)
-        write_safetensors(folder / "model.safetensors", tensors or {"model.embed_tokens.weight": ("F32", [4, 8])})
+        write_safetensors(folder / "model.safetensors", tensors or {"model.embed_tokens.weight": ("F32", [256, 64])})
         return folder
 
     return make

@@ -18,8 +18,11 @@ TINY_CONFIG = {
 
 
 def write_safetensors(file: Path, tensors: dict[str, tuple[str, list[int]]], *, missing_bytes: int = 0) -> None:
-    """Write tensors of zeros. Format: safetensors. The last `missing_bytes` are left out, as a broken download does."""
-    sizes = {"BOOL": 1, "U8": 1, "F16": 2, "BF16": 2, "F32": 4, "U32": 4, "F64": 8}
+    """Write tensors of zeros. Format: safetensors. The last `missing_bytes` are left out, as a broken download does.
+
+    Fewer than none: the file goes on behind its end.
+    """
+    sizes = {"BOOL": 1, "U8": 1, "F8_E4M3": 1, "I32": 4, "F16": 2, "BF16": 2, "F32": 4, "U32": 4, "I64": 8, "F64": 8}
     header, end = {}, 0
     for name, (type_name, shape) in tensors.items():
         size = sizes[type_name]

@@ -1,9 +1,10 @@
 import pytest
 
-from engine.model.layers import Layer, UnknownSize, read_layers
+from engine.model.layers import Layer, UnknownSize, kv_group_size, read_layers
 
 ATTENTION = {"num_hidden_layers": 6, "hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
-GROWING = Layer("growing", bytes_per_token=2 * 2 * 16 * 2)  # keys and values, heads, 64 / 4 wide, 2 bytes
+# Keys and values, heads, 64 / 4 wide, 2 bytes. No group of mx.quantize divides a head of 16.
+GROWING = Layer("growing", bytes_per_token=2 * 2 * 16 * 2, element_bytes=2)
 
 
 def test_every_layer_of_a_dense_model_grows():
@@ -23,7 +24,8 @@ def test_a_window_of_gemma_is_a_state_of_fixed_size():
 
     layers = read_layers(config, element_bytes=2)
 
-    window = Layer("window", state_bytes=100 * GROWING.bytes_per_token)
+    bytes_per_token = GROWING.bytes_per_token
+    window = Layer("window", state_bytes=100 * bytes_per_token, window_bytes_per_token=bytes_per_token)
     assert layers == (window, window, GROWING) * 2
 
 
@@ -70,17 +72,13 @@ def test_a_config_without_sizes_is_an_error_and_not_a_guess():
         read_layers({"model_type": "qwen3", "num_hidden_layers": 2, "hidden_size": 64}, element_bytes=2)
 
 
-def test_the_sizes_of_the_demo_are_those_that_mlx_lm_really_keeps(demo_home):
-    import mlx.core as mx
-    from mlx_lm.models.cache import make_prompt_cache
-    from mlx_lm.utils import load_model
+@pytest.mark.parametrize(("head_dim", "size"), [(256, 64), (128, 64), (64, 64), (96, 32), (32, 32), (80, None)])
+def test_the_largest_group_that_divides_a_head_is_taken(head_dim, size):
+    assert kv_group_size(head_dim) == size
 
-    model, config = load_model(demo_home / "models" / "demo")
-    caches = make_prompt_cache(model)
-    num_tokens = 256  # mlx-lm's KV cache grows by that many
-    mx.eval(model(mx.ones((1, num_tokens), dtype=mx.int32), cache=caches))
-    real = [cache.nbytes for cache in caches]
 
-    layers = read_layers(config, element_bytes=4)
+def test_what_cannot_be_quantised_keeps_its_size():
+    window = Layer("window", state_bytes=100, window_bytes_per_token=10)
 
-    assert [layer.state_bytes + num_tokens * layer.bytes_per_token for layer in layers] == real
+    assert GROWING.bytes_per_token_at(4) == GROWING.bytes_per_token
+    assert window.bytes_per_token_at(8) == 0

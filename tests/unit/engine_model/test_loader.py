@@ -1,4 +1,5 @@
 import shutil
+import time
 
 import mlx.core as mx
 import pytest
@@ -45,6 +46,16 @@ def test_progress_rises_from_nothing_to_everything(demo_home, monkeypatch):
     assert done == sorted(done)
     assert len(seen) >= 5
     assert {total for _, total in seen} == {loaded.weights_bytes}
+
+
+def test_the_time_of_reading_begins_with_the_first_progress_and_ends_with_the_last_byte(demo_home):
+    reported_at = []
+    began_at = time.monotonic()
+
+    loaded = loader.load(demo_home / "models" / "demo", lambda done, total: reported_at.append(time.monotonic()))
+
+    assert reported_at[-1] - reported_at[0] <= loaded.read_seconds
+    assert loaded.read_seconds <= time.monotonic() - began_at
 
 
 def test_a_folder_whose_name_looks_like_a_pattern_loads_too(demo_home, tmp_path):

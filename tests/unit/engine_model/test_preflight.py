@@ -82,6 +82,115 @@ def test_quantised_weights_without_a_word_in_the_config_are_refused(make_folder)
         preflight(folder)
 
 
+@pytest.mark.parametrize("type_name", ["I64", "I32", "U8", "BOOL", "F8_E4M3"])
+def test_integers_and_bytes_where_floats_are_computed_with_are_refused(make_folder, type_name):
+    folder = make_folder(tensors={"model.layers.0.mlp.up_proj.weight": (type_name, [4, 8])})
+
+    with pytest.raises(ModelRefused) as caught:
+        preflight(folder)
+
+    assert caught.value.reason == "wrong_type"
+    assert caught.value.message == (
+        f"{folder} holds model.layers.0.mlp.up_proj.weight as {type_name}, where floats are computed with"
+    )
+
+
+def test_float64_is_refused(make_folder):
+    folder = make_folder(tensors={"model.norm.weight": ("F64", [8])})
+
+    with pytest.raises(ModelRefused, match="as F64, which MLX does not read"):
+        preflight(folder)
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        {"model.layers.0.attn.bias": ("BOOL", [1, 1, 4, 4])},
+        {"model.embeddings.position_ids": ("I64", [1, 8])},
+        {"visual.patch_embed.weight": ("I32", [4])},
+    ],
+    ids=["mask", "positions", "left out"],
+)
+def test_integers_that_nothing_is_computed_with_pass(make_folder, tensors):
+    assert preflight(make_folder(tensors=tensors)).num_tensors == 1
+
+
+@pytest.mark.parametrize("method", ["fp8", "compressed-tensors", "awq"])
+def test_codes_of_a_method_that_mlx_lm_converts_pass(make_folder, method):
+    config = {**TINY_CONFIG, "quantization_config": {"quant_method": method}}
+
+    assert preflight(make_folder(config=config, tensors={"a.weight": ("F8_E4M3", [4, 8])})).num_tensors == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "factor"),
+    [({"weight_block_size": [128, 128]}, 2), ({"weight_block_size": [32, 32], "scale_fmt": "ue8m0"}, 1)],
+    ids=["become bfloat16", "stay packed"],
+)
+def test_weights_in_8_bit_floats_count_as_what_they_become(make_folder, fields, factor):
+    config = {**TINY_CONFIG, "quantization_config": {"quant_method": "fp8", **fields}}
+    tensors = {"a.weight": ("F8_E4M3", [4, 8]), "b.weight": ("BF16", [4])}
+
+    assert preflight(make_folder(config=config, tensors=tensors)).weights_bytes == factor * 32 + 8
+
+
+QUANTISED = {**TINY_CONFIG, "quantization": {"bits": 4, "group_size": 64}}
+PACKED = {"a.weight": ("U32", [4, 16]), "a.scales": ("F16", [4, 2]), "a.biases": ("F16", [4, 2])}
+
+
+@pytest.mark.parametrize(
+    "tensors",
+    [
+        PACKED,
+        {"a.weight": ("U32", [4, 16]), "a.scales": ("U8", [4, 4])},
+        {"a.weight": ("U32", [4, 12]), "a.scales": ("BF16", [4, 2]), "a.biases": ("BF16", [4, 2])},
+    ],
+    ids=["4 bits", "mxfp4", "3 bits"],
+)
+def test_weights_packed_by_mlx_pass(make_folder, tensors):
+    assert preflight(make_folder(config=QUANTISED, tensors=tensors)).quantization == "4-bit"
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "words"),
+    [
+        ({"a.scales": None}, "wrong_type", "as U32, without the scales to unpack it"),
+        (
+            {"a.scales": ("F16", [5, 2])},
+            "damaged_weights",
+            r"a\.scales \[5, 2\] does not belong to a\.weight \[4, 16\]",
+        ),
+        ({"a.scales": ("F16", [4, 3])}, "damaged_weights", "does not belong to"),
+        ({"a.scales": ("F16", [4, 0])}, "damaged_weights", "does not belong to"),
+        ({"a.biases": None}, "damaged_weights", "no biases that belong to its scales"),
+        ({"a.biases": ("F16", [4, 1])}, "damaged_weights", "no biases that belong to its scales"),
+        ({"a.scales": ("I32", [4, 2])}, "wrong_type", "as I32, where scales are needed"),
+        ({"b.weight": ("I32", [4, 2])}, "wrong_type", r"b\.weight as I32, where floats"),
+    ],
+)
+def test_packed_weights_whose_scales_are_of_another_model_are_refused(make_folder, changes, reason, words):
+    tensors = {name: entry for name, entry in {**PACKED, **changes}.items() if entry is not None}
+    folder = make_folder(config=QUANTISED, tensors=tensors)
+
+    with pytest.raises(ModelRefused, match=words) as caught:
+        preflight(folder)
+
+    assert caught.value.reason == reason
+
+
+@pytest.mark.parametrize(
+    "entry", [("F32", [255, 64]), ("F32", [256, 32]), ("U32", [255, 8])], ids=["tokens", "width", "packed"]
+)
+def test_weights_and_config_of_different_models_are_refused(make_folder, entry):
+    name = "model.embed_tokens"
+    beside = {f"{name}.{part}": ("F32", [entry[1][0], 1]) for part in ("scales", "biases")}
+    tensors = {f"{name}.weight": entry} | (beside if entry[0] == "U32" else {})
+    folder = make_folder(config=QUANTISED, tensors=tensors)
+
+    with pytest.raises(ModelRefused, match=r"is not one model: its config\.json says 256 tokens of 64 numbers"):
+        preflight(folder)
+
+
 @pytest.mark.parametrize(
     ("fields", "label"),
     [

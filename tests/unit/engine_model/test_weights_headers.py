@@ -63,6 +63,52 @@ def test_a_file_that_is_cut_short_is_refused_with_both_sizes(tmp_path, missing_b
     )
 
 
+def test_a_file_that_goes_on_behind_its_end_is_refused(tmp_path):
+    file = tmp_path / "model.safetensors"
+    write_safetensors(file, TWO_TENSORS, missing_bytes=-1)
+    have = file.stat().st_size
+
+    error = refusal(tmp_path)
+
+    assert error.reason == "damaged_weights"
+    assert f"it has {have:,} bytes where its header describes {have - 1:,}" in error.message
+
+
+@pytest.mark.parametrize("file", ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"])
+def test_a_shard_that_is_cut_short_is_named_whichever_it_is(tmp_path, file):
+    shards = {f"model-0000{i}-of-00002.safetensors": name for i, name in ((1, "a"), (2, "b"))}
+    for shard, name in shards.items():
+        write_safetensors(tmp_path / shard, {name: ("F32", [100])}, missing_bytes=40 if shard == file else 0)
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": {name: shard for shard, name in shards.items()}}))
+
+    error = refusal(tmp_path)
+
+    assert error.reason == "damaged_weights"
+    assert error.message.startswith(f"{tmp_path / file} is cut short")
+
+
+def test_files_of_two_versions_of_a_model_are_refused(tmp_path):
+    write_safetensors(tmp_path / "model.safetensors", TWO_TENSORS)
+    write_safetensors(tmp_path / "model-00001-of-00001.safetensors", {"b.weight": ("F16", [16])})
+
+    error = refusal(tmp_path)
+
+    assert error.reason == "damaged_weights"
+    assert "holds b.weight twice, in model-00001-of-00001.safetensors and model.safetensors" in error.message
+
+
+@pytest.mark.parametrize("offsets", [[4, 12], [-4, 4], [0, 8]], ids=["hole", "before the start", "over another"])
+def test_tensors_that_do_not_fill_the_file_one_behind_the_other_are_refused(tmp_path, offsets):
+    entries = {
+        "a": {"dtype": "F32", "shape": [2], "data_offsets": offsets},
+        "b": {"dtype": "F32", "shape": [1], "data_offsets": [4, 8]},
+    }
+    header = json.dumps(entries).encode()
+    (tmp_path / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + bytes(12))
+
+    assert refusal(tmp_path).reason == "damaged_weights"
+
+
 @pytest.mark.parametrize("content", [b"", b"\x10", b"\x08" + bytes(7) + b"not json", b"\xff" * 64, b"<html>404</html>"])
 def test_a_file_that_is_not_safetensors_is_refused(tmp_path, content):
     (tmp_path / "model.safetensors").write_bytes(content)
@@ -76,6 +122,7 @@ def test_a_file_that_is_not_safetensors_is_refused(tmp_path, content):
         ({"dtype": "F64", "shape": [1], "data_offsets": [0, 8]}, "wrong_type"),
         ({"dtype": "F32", "shape": [3], "data_offsets": [0, 8]}, "damaged_weights"),
         ({"dtype": "F32", "shape": [2]}, "damaged_weights"),
+        ({"dtype": "F32", "shape": [-1, -2], "data_offsets": [0, 8]}, "damaged_weights"),
         ("nonsense", "damaged_weights"),
     ],
 )

@@ -189,3 +189,13 @@ def test_requests_without_a_seed_differ_and_any_integer_is_a_seed():
     assert len(seeds) == 4
     assert defaults.resolve(Sampling(seed=-1)).seed >= 0
     assert defaults.resolve(Sampling(seed=2**70)).seed < 2**63
+
+
+def test_a_request_carries_the_blocks_and_the_marks_of_its_prompt(demo):
+    prompt = {"messages": [said("Hello " * 40), said("Hello")]}
+
+    admitted = Intake(CountingLoad(demo), 1000).admit(msgspec.json.encode({"id": "a", "prompt": prompt}))
+
+    assert admitted.blocks.length == len(admitted.prompt)
+    assert admitted.blocks.tail(0) == admitted.prompt[:32]
+    assert 0 < admitted.marks.message_starts[-1] < len(admitted.prompt) - admitted.marks.generation_len

@@ -8,6 +8,7 @@ import pytest
 
 from engine.errors import InvalidRequest
 from engine.text.markup import ANSWER, THOUGHT
+from engine.text.probe import learn_habits
 from engine.text.template import render
 from engine.wire import Prompt
 
@@ -54,7 +55,7 @@ def with_template(demo):
         tokenizer = copy.copy(demo.tokenizer)
         tokenizer._tokenizer = copy.copy(demo.tokenizer._tokenizer)
         tokenizer._tokenizer.chat_template = template
-        return replace(demo, tokenizer=tokenizer)
+        return replace(demo, tokenizer=tokenizer, habits=learn_habits(tokenizer))
 
     return make
 

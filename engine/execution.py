@@ -1,0 +1,89 @@
+"""Does on the device what the scheduler says, and keeps the prefix cache in step with it.
+
+It decides no order and ends no request: `scheduler.py` and `answering.py` do.
+"""
+
+from typing import Any
+
+from engine.layout import Caches, Layout, held_bytes, new_caches
+from engine.prefix.cache import PrefixCache
+from engine.request import Request
+from engine.sampling import Sampler
+from engine.step import DecodedStep, Decoder, prefill_slice
+from engine.wire import CacheCleared, CacheStatus
+
+
+class Execution:
+    """Owns the caches of who is being prefilled, the decoding streams and the prefix cache."""
+
+    def __init__(self, model: Any, *, layout: Layout, kv_bits: int | None, prefix: PrefixCache) -> None:
+        self._model = model
+        self._kv_bits = kv_bits
+        self._prefix = prefix
+        self._decoder = Decoder(layout, capture=prefix.capture if prefix.needs_snapshots else None)
+        self._prefilling: dict[Request, Caches] = {}
+
+    @property
+    def kv_bytes(self) -> int:
+        """Of running requests; what the prefix cache holds comes on top."""
+        return self._decoder.kv_bytes + sum(held_bytes(caches) for caches in self._prefilling.values())
+
+    @property
+    def cache_bytes(self) -> int:
+        return self._prefix.used_bytes
+
+    @property
+    def cache_version(self) -> int:
+        """Grows whenever `restorable` may have changed."""
+        return self._prefix.version
+
+    def restorable(self, request: Request) -> int:
+        """Tokens of the request's input that the prefix cache could restore now."""
+        return self._prefix.restorable(request)
+
+    def fit_cache(self, budget_bytes: int) -> None:
+        """Let the prefix cache hold `budget_bytes` from now on. Called before running requests take more."""
+        self._prefix.set_budget(budget_bytes)
+
+    def start(self, request: Request, *, cache_bytes: int) -> None:
+        """Give the request caches, with what is known of its input restored; `cache_bytes` is left for the cache."""
+        caches = new_caches(self._model, room_len=request.room_len, kv_bits=self._kv_bits)
+        restored_len = self._prefix.restore(request, caches, budget_bytes=cache_bytes)
+        request.prefilled_len = restored_len
+        if not request.was_suspended:
+            request.cached_len = restored_len
+        self._prefilling[request] = caches
+
+    def prefill(self, request: Request, num_tokens: int) -> None:
+        caches = self._prefilling[request]
+        start, end = request.prefilled_len, request.prefilled_len + num_tokens
+        prefill_slice(self._model, caches, request.inputs(start, end))
+        self._prefix.publish_slice(request, caches, start=start, end=end)
+
+    def join(self, request: Request) -> None:
+        sampler = Sampler(request.sampling, request.prompt, generated=request.tokens)
+        self._decoder.join(request, self._prefilling.pop(request), sampler)
+
+    def decode(self) -> DecodedStep:
+        return self._decoder.step()
+
+    def drain(self) -> DecodedStep | None:
+        """Tokens of a step that is still in flight."""
+        return self._decoder.drain()
+
+    def release(self, request: Request) -> None:
+        """Let go of what the request holds, once the prefix cache has what it can use of it."""
+        caches = self._prefilling.pop(request, None)
+        if caches is not None:
+            self._prefix.publish_rest(request, caches, length=request.prefilled_len, checkpoint=None)
+        elif request in self._decoder:
+            left = self._decoder.leave(request)
+            request.blocks.extend(request.inputs(request.blocks.length, left.length))
+            self._prefix.publish_rest(request, left.caches, length=left.length, checkpoint=left.checkpoint)
+        self._prefix.forget(request)
+
+    def clear_cache(self) -> CacheCleared:
+        return self._prefix.clear()
+
+    def cache_status(self) -> CacheStatus:
+        return self._prefix.status()

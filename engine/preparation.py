@@ -1,0 +1,48 @@
+"""From loaded weights to something that can run: the right kernels, the layout, and a prefix cache that was tried.
+
+It loads nothing, and what a test of the model shows is never hidden: each ends up in `/status`.
+"""
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+
+from engine.execution import Execution
+from engine.gated_delta.install import install_gated_delta
+from engine.layout import new_caches
+from engine.prefix.cache import PrefixCache, cache_of, cache_off
+from engine.prefix.store import CacheUnsupported
+from engine.selftest import choose_layout, restore_test
+from engine.wire import LayoutStatus, SelfTest
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    execution: Execution
+    layout: LayoutStatus
+    tests: tuple[SelfTest, ...]
+    needs_snapshots: bool
+
+
+def prepare(model: Any, *, kv_bits: int | None) -> Prepared:
+    """Raises ModelUnsound when the model computes logits that are not finite."""
+    kernels = install_gated_delta(model)
+    chosen = choose_layout(model, kv_bits=kv_bits)
+    tests = [*([] if kernels is None else [kernels]), *chosen.tests]
+    prefix = _tried_cache(model, chosen.kv_bits, tests)
+    execution = Execution(model, layout=chosen.layout, kv_bits=chosen.kv_bits, prefix=prefix)
+    return Prepared(execution, chosen.status, tuple(tests), needs_snapshots=prefix.needs_snapshots)
+
+
+def _tried_cache(model: Any, kv_bits: int | None, tests: list[SelfTest]) -> PrefixCache:
+    """A prefix cache, if what it restores equals what it would have computed. Appends the test's result."""
+    try:
+        cache = cache_of(new_caches(model, room_len=0, kv_bits=kv_bits))
+    except CacheUnsupported as unsupported:
+        tests.append(SelfTest(name="restore", passed=False, error=None, tolerance=None, detail=str(unsupported)))
+        return cache_off(str(unsupported))
+    test = restore_test(model, kv_bits=kv_bits)
+    tests.append(test)
+    return cache if test.passed else cache_off(f"the self-test failed: {test.detail}")
