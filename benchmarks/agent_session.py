@@ -142,14 +142,13 @@ def share_cached(turns: Sequence[Turn]) -> float:
 def measure(workload: Workload) -> Measurement:
     model = models.build("hybrid", workload.size, say=say)
     kv_bytes, state_bytes = bytes_of_layers(model)
-    # What a session leaves: its distinct tokens, and some snapshots a request; and room for the one that runs.
-    most_tokens = workload.on(cpu=36_000, gpu=110_000)
+    row_bytes = workload.on(cpu=16_384, gpu=49_152) * kv_bytes + 4 * state_bytes  # for the request that runs
+    # More than it can need: its distinct tokens, and some snapshots a request. Half is half of what it then holds.
     num_requests = NUM_TURNS * (1 + NUM_OTHERS) + len(COMPACTED_AFTER)
-    row_bytes = workload.on(cpu=16_384, gpu=49_152) * kv_bytes + 4 * state_bytes
-    whole_bytes = most_tokens * kv_bytes + 5 * num_requests * state_bytes
+    cache_bytes = workload.on(cpu=48_000, gpu=150_000) * kv_bytes + 8 * num_requests * state_bytes
     goals: list[Goal] = []
     detail: dict[str, object] = {"state_bytes": state_bytes, "kv_bytes_per_token": kv_bytes}
-    for name, cache_bytes in (("whole", whole_bytes), ("half", whole_bytes // 2)):
+    for name in TARGETS:
         with running(model, plan=memory_plan(model, pool_bytes=row_bytes + cache_bytes)) as worker:
             session = Session(workload, worker)
             session.play()
@@ -162,7 +161,7 @@ def measure(workload: Workload) -> Measurement:
         # Where the pool is too small for everything, the best possible is not possible any more.
         goals.append(Goal(f"turns_below_best_{name}", len(short), 0 if name == "whole" else None, "lower"))
         detail[name] = {
-            "pool_bytes": row_bytes + cache_bytes,
+            "cache_bytes_beside_a_row": cache_bytes,
             "cached_if_best": round(sum(t.best for t in own) / sum(t.prompt_tokens for t in own), 4),
             "cached_of_others": round(share_cached([turn for turn in session.turns if turn not in own]), 4),
             "distinct_tokens": session.seen.distinct_tokens,
@@ -173,6 +172,8 @@ def measure(workload: Workload) -> Measurement:
             "snapshots_evicted": cache.snapshots_evicted if cache else None,
             "blocks_evicted": cache.blocks_evicted if cache else None,
         }
+        if cache is not None:
+            cache_bytes = cache.used_bytes // 2
         say(f"{name}: {share_cached(own):.4f} from cache, {len(short)} turns below the best; {detail[name]}")
     return Measurement(
         "agent_session", goals[0].value, "of prompt tokens", TARGETS["whole"], "higher", detail, tuple(goals)

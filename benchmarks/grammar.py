@@ -7,6 +7,7 @@ measures the library and the decoder, and neither the server nor how well a mode
 import random
 import statistics
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 import mlx.core as mx
@@ -110,12 +111,15 @@ def mask_times(grammar: Grammar, model: TextModel, grammars: Grammars) -> list[f
     return times
 
 
-class Said:
-    """Nothing: the text side is not measured."""
+class Unread:
+    """In the place of a text side, which the decoder does not look at."""
 
 
-def tokens_per_second(model: Any, num_streams: int, num_tokens: int, constraints: list[Any], *, warmth: float) -> float:
-    decoder = Decoder(choose_layout(model).layout)
+def tokens_per_second(
+    model: Any, decoder: Decoder, constraints: Sequence[GrammarConstraint | None], num_tokens: int, *, warmth: float
+) -> float:
+    """Of one stream for each constraint together. The decoder is empty before and behind it."""
+    requests = []
     for stream, constraint in enumerate(constraints):
         request = Request(
             id=str(stream),
@@ -123,7 +127,7 @@ def tokens_per_second(model: Any, num_streams: int, num_tokens: int, constraints
             sampling=SamplingParameters(temperature=warmth, seed=stream),
             max_tokens=num_tokens,
             request_class="interactive",
-            output=Said(),  # type: ignore[arg-type]  # the decoder does not look at it
+            output=Unread(),  # type: ignore[arg-type]
             deliver=lambda events: None,
             arrived_at=0.0,
             blocks=TokenBlocks(PROMPT),
@@ -132,11 +136,15 @@ def tokens_per_second(model: Any, num_streams: int, num_tokens: int, constraints
         caches = new_caches(model, room_len=len(PROMPT) + num_tokens)
         prefill_slice(model, caches, PROMPT[:-1])
         decoder.join(request, caches, Sampler(request.sampling, PROMPT))
+        requests.append(request)
     decoder.step()
     began_at = time.perf_counter()
     for _ in range(num_tokens - 1):
         decoder.step()
-    return num_streams * (num_tokens - 1) / (time.perf_counter() - began_at)
+    seconds = time.perf_counter() - began_at
+    for request in requests:
+        decoder.leave(request)
+    return len(requests) * (num_tokens - 1) / seconds
 
 
 def measure(is_quick: bool) -> Measurement:
@@ -151,16 +159,16 @@ def measure(is_quick: bool) -> Measurement:
     cold, *warm = (mask_times(grammar, model_text, grammars) for _ in range(3))
 
     model = of_configuration(DENSE_SMALL | {"vocab_size": VOCABULARY}, is_quantised=False)
-    num_rounds, num_tokens = (2, 24) if is_quick else (5, 48)
+    decoder = Decoder(choose_layout(model).layout)
+    num_rounds, num_tokens = (2, 16) if is_quick else (7, 32)
     ratios: dict[str, float] = {}
     speeds: dict[str, dict[str, float]] = {}
     for name, num_streams, warmth in (("greedy_1", 1, 0.0), ("warm_1", 1, 1.0), ("greedy_4", 4, 0.0)):
         free, bound = [], []
         for _ in range(num_rounds):
-            none: list[Any] = [None] * num_streams
-            held = [bound_by(grammar, model_text, grammars) for _ in none]
-            free.append(tokens_per_second(model, num_streams, num_tokens, none, warmth=warmth))
-            bound.append(tokens_per_second(model, num_streams, num_tokens, held, warmth=warmth))
+            held = [bound_by(grammar, model_text, grammars) for _ in range(num_streams)]
+            free.append(tokens_per_second(model, decoder, [None] * num_streams, num_tokens, warmth=warmth))
+            bound.append(tokens_per_second(model, decoder, held, num_tokens, warmth=warmth))
         ratios[name] = round(statistics.median(b / f for b, f in zip(bound, free, strict=True)), 3)
         speeds[name] = {"free": round(statistics.median(free), 1), "bound": round(statistics.median(bound), 1)}
     detail = {

@@ -3,6 +3,7 @@
 It decides no order and ends no request: `scheduler.py` and `answering.py` do.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 from engine.layout import Caches, Layout, held_bytes, new_caches
@@ -13,6 +14,14 @@ from engine.step import DecodedStep, Decoder, prefill_slice
 from engine.wire import CacheCleared, CacheStatus
 
 
+@dataclass(slots=True)
+class Prefilling:
+    """Caches that hold the first `length` tokens of a request's input."""
+
+    caches: Caches
+    length: int
+
+
 class Execution:
     """Owns the caches of who is being prefilled, the decoding streams and the prefix cache."""
 
@@ -21,12 +30,12 @@ class Execution:
         self._kv_bits = kv_bits
         self._prefix = prefix
         self._decoder = Decoder(layout, capture=prefix.capture if prefix.needs_snapshots else None)
-        self._prefilling: dict[Request, Caches] = {}
+        self._prefilling: dict[Request, Prefilling] = {}
 
     @property
     def kv_bytes(self) -> int:
         """Of running requests; what the prefix cache holds comes on top."""
-        return self._decoder.kv_bytes + sum(held_bytes(caches) for caches in self._prefilling.values())
+        return self._decoder.kv_bytes + sum(held_bytes(each.caches) for each in self._prefilling.values())
 
     @property
     def cache_bytes(self) -> int:
@@ -52,17 +61,18 @@ class Execution:
         request.prefilled_len = restored_len
         if not request.was_suspended:
             request.cached_len = restored_len
-        self._prefilling[request] = caches
+        self._prefilling[request] = Prefilling(caches, restored_len)
 
     def prefill(self, request: Request, num_tokens: int) -> None:
-        caches = self._prefilling[request]
-        start, end = request.prefilled_len, request.prefilled_len + num_tokens
-        prefill_slice(self._model, caches, request.inputs(start, end))
-        self._prefix.publish_slice(request, caches, start=start, end=end)
+        prefilling = self._prefilling[request]
+        start, end = prefilling.length, prefilling.length + num_tokens
+        prefill_slice(self._model, prefilling.caches, request.inputs(start, end))
+        prefilling.length = end
+        self._prefix.publish_slice(request, prefilling.caches, start=start, end=end)
 
     def join(self, request: Request) -> None:
         sampler = Sampler(request.sampling, request.prompt, generated=request.tokens)
-        self._decoder.join(request, self._prefilling.pop(request), sampler)
+        self._decoder.join(request, self._prefilling.pop(request).caches, sampler)
 
     def decode(self) -> DecodedStep:
         return self._decoder.step()
@@ -73,9 +83,9 @@ class Execution:
 
     def release(self, request: Request) -> None:
         """Let go of what the request holds, once the prefix cache has what it can use of it."""
-        caches = self._prefilling.pop(request, None)
-        if caches is not None:
-            self._prefix.publish_rest(request, caches, length=request.prefilled_len, checkpoint=None)
+        prefilling = self._prefilling.pop(request, None)
+        if prefilling is not None:
+            self._prefix.publish_rest(request, prefilling.caches, length=prefilling.length, checkpoint=None)
         elif request in self._decoder:
             left = self._decoder.leave(request)
             request.blocks.extend(request.inputs(request.blocks.length, left.length))

@@ -39,7 +39,6 @@ class Governor:
         self._recent: deque[tuple[float, int]] = deque()
         self._low_since_s: float | None = None
         self._observed_at_s: float | None = None
-        self._lowered_at_s = float("-inf")
         self._available_bytes = 0
         self._observed_bytes = 0
         self._planned_bytes = 0
@@ -67,7 +66,7 @@ class Governor:
             self._lower(now_s, target)
         else:
             self._low_since_s = None
-            self._raise(now_s, elapsed_s)
+            self._raise(elapsed_s)
         return self._pool_bytes
 
     def status(self) -> GovernorStatus:
@@ -99,12 +98,10 @@ class Governor:
         if is_urgent or now_s - self._low_since_s >= LOW_FOR_S:
             self._pool_bytes = target
             self._shrinks += 1
-            self._lowered_at_s = now_s
             self._low_since_s = None
 
-    def _raise(self, now_s: float, elapsed_s: float) -> None:
-        if now_s - self._lowered_at_s < QUIET_S:
-            return
+    def _raise(self, elapsed_s: float) -> None:
+        # What lowered the pool is among the recent targets for a quiet time, so it does not grow before.
         lowest = min(target for _, target in self._recent)
         step = int(self._plan.pool_bytes * elapsed_s / GROWTH_S)
         if lowest > self._pool_bytes:

@@ -5,7 +5,7 @@ It starts nobody: `scheduler.py` takes out who may run. Control's line is the lo
 1. Interactive before batch, first come first served within a class; a suspended request stands before all of its class.
 2. A batch request that waited 10 minutes or was overtaken 8 times is overdue: it goes before interactive ones.
 3. Overdue batch and interactive requests take turns, so that neither starves the other.
-4. Who stands behind the first 64 is not looked at yet: control releases far fewer.
+4. Who stands behind the first 16 is not looked at yet: control releases only a few.
 """
 
 from collections import deque
@@ -19,7 +19,7 @@ from engine.wire import RequestClass
 
 BATCH_PATIENCE_S: Final = 600.0
 BATCH_OVERTAKEN_LIMIT: Final = 8
-LONGEST_LOOK: Final = 64
+LONGEST_LOOK: Final = 16
 
 _is_suspended = attrgetter("is_suspended")
 

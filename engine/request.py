@@ -89,6 +89,8 @@ class PromptMarks:
     generation_len: int = 0
 
 
+NO_MARKS = PromptMarks()
+
 Deliver = Callable[[Sequence[Event]], None]
 """Takes events to the client's connection. Called on the worker thread; must not block."""
 
@@ -110,7 +112,7 @@ class Request:
     deliver: Deliver
     arrived_at: float  # monotonic seconds
     blocks: TokenBlocks = field(default_factory=TokenBlocks)  # of the prompt, then of what was generated
-    marks: PromptMarks = PromptMarks()
+    marks: PromptMarks = NO_MARKS
     constraint: Constraint | None = None
 
     phase: Phase = "queued"

@@ -22,11 +22,11 @@ from engine.answering import Answering
 from engine.device import keep_resident
 from engine.errors import DeviceFailed, EngineError, Stopping
 from engine.execution import Execution
-from engine.mailbox import Cancel, ClearCache, Command, Mailbox, Stop, Submit
 from engine.governor import Governor
+from engine.mailbox import Cancel, ClearCache, Command, Mailbox, Stop, Submit
 from engine.memory import available_bytes
 from engine.preparation import prepare
-from engine.promises import Promises
+from engine.promises import DEFAULT_PROMISES, Promises
 from engine.request import Request, SampledToken
 from engine.scheduler import Decode, Idle, Join, Prefill, Refuse, Scheduler, Start, Suspend
 from engine.status import Counters, EngineFacts, MemorySampler, build_status
@@ -60,7 +60,7 @@ class Worker:
         on_fatal: Callable[[EngineError], None],
         max_streams: int = 4,
         kv_bits: int | None = None,
-        promises: Promises = Promises(),
+        promises: Promises = DEFAULT_PROMISES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._load = load
@@ -259,12 +259,14 @@ class Worker:
 
     def _suspend(self, execution: Execution, request: Request) -> None:
         """Memory is short: what the request has computed goes to the prefix cache, and its row is freed."""
-
-        def give_back() -> None:
-            execution.release(request)
-            mx.clear_cache()
-
-        self._paused(give_back)
+        began_at = self._clock()
+        waiting_step = execution.drain()
+        if waiting_step is not None:  # its token was sampled, so it must not be sampled again; it may be the last
+            self._emit(waiting_step, began_at)
+        began_at = self._clock()
+        execution.release(request)
+        mx.clear_cache()
+        self._scheduler.observe_pause((self._clock() - began_at) * 1000)
         self._counters.membership_epoch += 1
         logger.info("request suspended id=%s tokens=%d", request.id, len(request.tokens))
         self._publish()

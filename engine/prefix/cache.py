@@ -157,7 +157,7 @@ class PrefixCache:
 
     def _put_snapshot(self, request: Request, length: int, kind: SnapshotKind, capture: Callable[[], Snapshot]) -> None:
         store = self._store
-        if store is None or self._index.has_snapshot(request.blocks, length) and kind == "suspended":
+        if store is None or (self._index.has_snapshot(request.blocks, length) and kind == "suspended"):
             return
         snapshot = capture()
         snapshot_id = self._index.add_snapshot(

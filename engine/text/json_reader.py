@@ -120,7 +120,7 @@ class JsonReader:
         other = self.rest[6:12]
         if _LOW.match(other):
             return self._take(12)
-        if False:
+        if _could_be(_LOW, other):
             return None
         self._take(6)
         return _REPLACEMENT

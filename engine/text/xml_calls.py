@@ -112,9 +112,7 @@ class XmlCalls(StreamedCalls):
     def _read_value(self) -> bool:
         at = self._unread.find(_PARAMETER_END)
         if at < 0:
-            # The newline before the end belongs to the tag.
-            certain = len(self._unread) - num_withheld(self._unread, ("\n" + _PARAMETER_END, _PARAMETER_END))
-            self._read_piece(certain)
+            self._read_piece(len(self._unread) - num_withheld(self._unread, (_PARAMETER_END,)))
             return False
         self._read_piece(at)
         self._unread = self._unread[len(_PARAMETER_END) :]
@@ -128,7 +126,7 @@ class XmlCalls(StreamedCalls):
         if piece and self._is_at_start:
             piece, self._is_at_start = piece.removeprefix("\n"), False
         self._value += piece
-        said = self._value.removesuffix("\n")  # which may yet belong to the end tag
+        said = self._value.removesuffix("\n")  # the last one may yet belong to the end tag
         if self._is_text and not self._is_string and not _NULL.startswith(said.lower()):
             self._is_string = True
             self._say('"')

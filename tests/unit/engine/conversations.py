@@ -4,7 +4,7 @@ import threading
 from dataclasses import dataclass, field
 
 from engine.blocks import TokenBlocks
-from engine.request import Constraint, Finish, PromptMarks, Request, SampledToken, SamplingParameters
+from engine.request import NO_MARKS, Constraint, Finish, PromptMarks, Request, SampledToken, SamplingParameters
 from engine.wire import Event, Failed, Finished, Prefill, TextDelta
 
 GREEDY = SamplingParameters(temperature=0.0)
@@ -84,7 +84,7 @@ def a_request(
     output: NumberedOutput | None = None,
     client: Client | None = None,
     arrived_at: float = 0.0,
-    marks: PromptMarks = PromptMarks(),
+    marks: PromptMarks = NO_MARKS,
     constraint: Constraint | None = None,
 ) -> Request:
     return Request(

@@ -3,7 +3,7 @@
 import pytest
 
 from engine.admission import MemoryPool
-from engine.scheduler import Scheduler
+from engine.scheduler import Decode, Scheduler
 from engine.status import Counters, admission_status, request_statuses, scheduler_status
 from tests.unit.engine.conversations import a_request
 
@@ -57,8 +57,9 @@ def test_who_waits_for_memory_is_told_from_who_waits_for_a_turn(pool_bytes, wait
     scheduler = Scheduler(max_streams=1 if waiting_memory == 0 else 4, pool=pool)
     for name in ("a", "b", "c"):
         scheduler.enter(a_request(name, prompt=(1,), max_tokens=200, arrived_at=5.0))
-    scheduler.next_action(5.0)
-    scheduler.next_action(5.0)
+    for _ in range(6):  # the first starts, joins and decodes; then the second is looked at
+        if isinstance(scheduler.next_action(5.0), Decode):
+            scheduler.observe_decode(1.0)
 
     admission = admission_status(scheduler, now=7.0, is_draining=False)
 

@@ -71,7 +71,9 @@ def test_the_whole_pool_may_be_used_as_planned(machine):
 
 
 def test_scratch_that_is_not_in_use_now_is_not_given_away(machine):
-    assert machine.second(free_scratch_bytes=GIB // 2) == PLAN.pool_bytes
+    allowed = [machine.second(GIB // 2, free_scratch_bytes=GIB // 2) for _ in range(5)]
+
+    assert allowed[-1] == PLAN.pool_bytes - GIB // 2
 
 
 def test_what_other_programs_take_is_taken_from_the_pool_and_the_reserve_stays(machine):
