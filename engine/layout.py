@@ -53,7 +53,7 @@ class Layout(Protocol):
         """Bytes that the rows hold."""
 
 
-class QuantizedRow(QuantizedKVCache):
+class QuantizedRow(QuantizedKVCache):  # type: ignore[misc]  # mlx-lm has no types
     """Quantised keys and values of one sequence. Its first tokens decide the size of the groups that share a scale."""
 
     def __init__(self, bits: int) -> None:

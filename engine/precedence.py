@@ -58,7 +58,7 @@ class Precedence:
             looked_at.append(request)
             if all(self._goes_before(request, started, now) for started in prefilling):
                 return looked_at
-            if request.is_suspended or not self._may_be_overtaken(request, now):
+            if not self._may_be_overtaken(request, now):
                 break
         return []
 

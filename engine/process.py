@@ -118,6 +118,7 @@ class _Life:
     def _start(self, checked: "CheckedModel") -> None:
         from engine.door.intake import Intake  # MLX was imported on the text thread, so this takes no time
         from engine.model.loader import load
+        from engine.text.canary import template_canary
         from engine.text.tokenizer import load_text_model
         from engine.worker import Worker
 
@@ -130,7 +131,8 @@ class _Life:
             memory_plan=checked.plan,
             on_fatal=self._fatal,
             max_streams=self._launch.concurrency,
-            kv_bits=self._launch.kv_bits,
+            kv_bits=checked.plan.kv_bits,
+            text_tests=lambda: (template_canary(text_model.result()),),
             promises=Promises(max_gap_ms=self._launch.max_gap_ms, decode_share=self._launch.decode_share),
         )
         self._worker.start()

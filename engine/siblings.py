@@ -84,8 +84,6 @@ class Siblings:
             if request not in self._have_waited:
                 self._have_waited.add(request)
                 self.prefix_waits += 1
-            if request.is_suspended:  # nobody new may start before it
-                break
         return free
 
     def _producer_for(self, request: Request, prefilling: Sequence[Request]) -> Request | None:

@@ -161,7 +161,10 @@ class ToolCallBegin(Event, frozen=True, tag="tool_call_begin"):
 
 
 class ToolCallDelta(Event, frozen=True, tag="tool_call_delta"):
-    """A piece of the arguments; all pieces of an index joined are valid JSON when the call ended by itself."""
+    """A piece of the arguments; all pieces of an index joined are valid JSON when the call is complete.
+
+    A malformed or cut-off call is ended with the beginning of a JSON text, never with a made-up end.
+    """
 
     index: int
     arguments: str

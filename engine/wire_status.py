@@ -46,7 +46,10 @@ class LayoutStatus(Frozen, frozen=True, omit_defaults=False):
 
 
 class SelfTest(Frozen, frozen=True, omit_defaults=False):
-    """One check of the loaded model at start. `error` is the largest difference in logits seen, against `tolerance`."""
+    """One check of the loaded model at start. `error` is the largest difference seen, against `tolerance`.
+
+    It is of logits; of outputs and state, relative, for "gated_delta".
+    """
 
     name: str
     passed: bool
@@ -174,7 +177,8 @@ class RequestCounts(Frozen, frozen=True, omit_defaults=False):
 class MemoryPlan(Frozen, frozen=True, omit_defaults=False):
     """Bytes, computed from the headers of the weights before anything was loaded.
 
-    need(context, sequences) = weights + fixed + sequences * (state_bytes_per_sequence + context * kv_bytes_per_token).
+    need(context, sequences) = weights + fixed + sequences * (2 * state_bytes_per_sequence + context *
+    kv_bytes_per_token): a running sequence keeps its state twice, one live and one to resume from.
     A session that stays warm in the prefix cache takes `warm_session_bytes(context)` = context * kv_bytes_per_token +
     snapshots_per_session * state_bytes_per_sequence.
     """

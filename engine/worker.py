@@ -12,14 +12,14 @@ It decides no order (`scheduler.py`), touches no tensor (`execution.py`) and mak
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import mlx.core as mx
 
 from engine.admission import MemoryPool
 from engine.answering import Answering
-from engine.device import keep_resident
+from engine.device import free_gpu_bytes, keep_resident
 from engine.errors import DeviceFailed, EngineError, Stopping
 from engine.execution import Execution
 from engine.governor import Governor
@@ -31,7 +31,7 @@ from engine.request import Request, SampledToken
 from engine.scheduler import Decode, Idle, Join, Prefill, Refuse, Scheduler, Start, Suspend
 from engine.status import Counters, EngineFacts, MemorySampler, build_status
 from engine.step import DecodedStep
-from engine.wire import CacheCleared, LoadProgress, MemoryPlan, ModelStatus, Status
+from engine.wire import CacheCleared, LoadProgress, MemoryPlan, ModelStatus, SelfTest, Status
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ OnProgress = Callable[[int, int], None]
 
 
 class Worker:
-    """`load` returns an object with the field `model`; it and `describe` run on the worker's thread.
+    """`load` returns an object with the field `model`; it, `describe` and `text_tests` run on the worker's thread.
 
     `on_fatal` is called there with what ended the thread: Refused (for the model) or DeviceFailed.
     """
@@ -61,14 +61,16 @@ class Worker:
         max_streams: int = 4,
         kv_bits: int | None = None,
         promises: Promises = DEFAULT_PROMISES,
+        text_tests: Callable[[], Sequence[SelfTest]] = tuple,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._load = load
         self._describe = describe
         self._on_fatal = on_fatal
         self._kv_bits = kv_bits
+        self._text_tests = text_tests
         self._clock = clock
-        self._started_at = clock()
+        self._started_at = self._reading_began_at = clock()
         self._facts = EngineFacts(concurrency=max_streams, memory_plan=memory_plan)
         self._counters = Counters()
         self._memory = MemorySampler()
@@ -141,8 +143,8 @@ class Worker:
         prepared = prepare(loaded.model, kv_bits=self._kv_bits)
         self._execution = prepared.execution
         self._scheduler.set_model(needs_snapshots=prepared.needs_snapshots, is_padded=prepared.layout.kind == "padded")
-        self._facts.layout, self._facts.self_tests = prepared.layout, prepared.tests
         self._facts.model = self._describe(loaded)
+        self._facts.layout, self._facts.self_tests = prepared.layout, (*prepared.tests, *self._text_tests())
         mx.clear_cache()
         self._on_progress(self._facts.load.bytes_read, self._facts.load.bytes_total)
         self._facts.state = "ready"
@@ -153,8 +155,16 @@ class Worker:
     def _on_progress(self, bytes_read: int, bytes_total: int) -> None:
         if self._mailbox.is_stopping:
             raise Stopping
-        seconds = self._clock() - self._started_at
-        self._facts.load = LoadProgress(bytes_read=bytes_read, bytes_total=bytes_total, seconds=seconds)
+        now = self._clock()
+        had = self._facts.load
+        if bytes_read == 0:
+            self._reading_began_at = now
+        self._facts.load = LoadProgress(
+            bytes_read=bytes_read,
+            bytes_total=bytes_total,
+            seconds=now - self._started_at,
+            read_seconds=now - self._reading_began_at if bytes_read > had.bytes_read else had.read_seconds,
+        )
         self._publish_if_due()
 
     def _serve(self, execution: Execution) -> None:
@@ -303,12 +313,13 @@ class Worker:
             return
         self._governed_at = now
         memory = self._memory.sample(now, kv_bytes=execution.kv_bytes)
+        gpu_bytes = free_gpu_bytes()
         pool_bytes = self._governor.observe(
             now_s=now,
-            available_bytes=available_bytes(),
+            available_bytes=available_bytes() if gpu_bytes is None else gpu_bytes,
             active_bytes=memory.active_bytes + memory.cache_bytes,
             pool_used_bytes=execution.kv_bytes + execution.cache_bytes,
-            process_bytes=memory.process_bytes,
+            process_bytes=memory.process_bytes if gpu_bytes is None else 0,
         )
         self._scheduler.set_pool_bytes(pool_bytes)
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Final
 
-from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
 from engine.errors import InvalidRequest
 from engine.text.decoder import TokenDecoder
@@ -24,7 +24,9 @@ from engine.wire import Grammar
 # its time grows with the square of the properties of one object, and with the value that numbers are multiples of.
 MOST_GRAMMAR_BYTES: Final = 256 * 1024
 MOST_PROPERTIES: Final = 1_000
-MOST_MULTIPLE_DIGITS: Final = 5
+MOST_MULTIPLE_DIGITS: Final = 4
+# Of 1 to 2 KiB each, kept with the grammar as answers reach them.
+MOST_LEXER_STATES: Final = 50_000
 # Compiled ones are some MiB each at worst; a client uses a few, again and again.
 MOST_KEPT: Final = 32
 _LONGEST_REASON: Final = 300
@@ -132,7 +134,8 @@ def _bytes_of(decoder: TokenDecoder, token: int) -> bytes:
 def _compiled(rules: str, tokenizer: LLTokenizer, param: str) -> LLMatcher:
     if len(rules) > MOST_GRAMMAR_BYTES:
         raise InvalidRequest(f"the grammar is larger than {MOST_GRAMMAR_BYTES} bytes", param=param)
-    matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(_OPTIONS + rules), log_level=0)
+    limits = LLParserLimits(max_lexer_states=MOST_LEXER_STATES, verbose_errors=False)
+    matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(_OPTIONS + rules), log_level=0, limits=limits)
     if not matcher.is_error():
         # Some find out only now that nothing satisfies them, or that they are too large.
         matcher.compute_bitmask()

@@ -7,6 +7,7 @@ import asyncio
 import os
 import signal
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -17,6 +18,7 @@ from engine.request import Request
 from engine.wire import (
     WIRE_VERSION,
     Admission,
+    CacheCleared,
     Event,
     Failed,
     Finished,
@@ -112,6 +114,9 @@ class ScriptedWorker:
             return False
         play.task.cancel()
         return True
+
+    def clear_cache(self, tell: Callable[[CacheCleared], None]) -> None:
+        tell(CacheCleared(freed_bytes=0, blocks=0, snapshots=0))
 
     async def stop(self) -> None:
         tasks = [play.task for play in self._plays.values() if play.task is not None]

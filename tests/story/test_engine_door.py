@@ -13,6 +13,7 @@ import pytest
 from engine.wire import (
     NDJSON,
     Accepted,
+    CacheCleared,
     CancelAnswer,
     CountAnswer,
     ErrorAnswer,
@@ -289,7 +290,14 @@ def test_a_body_that_is_too_large_is_refused_before_it_is_read(engine):
     connection.close()
 
 
-@pytest.mark.parametrize("path", ["/cache/clear", "/trace/start", "/trace/stop"])
+def test_clearing_the_cache_says_what_was_freed(engine):
+    answer = engine.http.post("/cache/clear")
+
+    assert answer.status_code == 200
+    assert msgspec.json.decode(answer.content, type=CacheCleared, strict=True).blocks >= 0
+
+
+@pytest.mark.parametrize("path", ["/trace/start", "/trace/stop"])
 def test_what_is_not_built_yet_says_so(engine, path):
     status, error = engine.error(path, b"")
 

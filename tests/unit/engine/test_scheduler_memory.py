@@ -152,14 +152,15 @@ def test_the_suspended_goes_on_where_it_was_when_there_is_room():
 
 def test_nobody_new_starts_before_the_suspended():
     scheduler, old, young = outgrown()
-    scheduler.next_action(0.0)
     new = a_request("3", prompt=(3,), max_tokens=1)
     scheduler.enter(new)
+    scheduler.next_action(0.0)
 
     while_short = [next_but_decode(scheduler), scheduler.is_blocked_by_memory]
     scheduler.remove(old)
 
     assert while_short == [Decode(), True]
+    assert scheduler.waiting == [young, new]
     assert next_but_decode(scheduler) == Start(young)
 
 

@@ -3,6 +3,7 @@
 import pytest
 
 from engine.scheduler import Join, Prefill, Scheduler, Start
+from engine.siblings import Siblings
 from tests.unit.engine.conversations import a_request
 from tests.unit.engine.scheduling import (
     DOCUMENT,
@@ -133,6 +134,17 @@ def test_others_pass_the_waiting_and_it_is_not_counted_as_overtaking():
     assert (document.num_overtaken, waiting.num_overtaken) == (1, 0)
 
 
+def test_batch_that_waits_for_a_prefix_is_not_overtaken_by_interactive_either():
+    scheduler = Scheduler(max_streams=4)
+    producer, waiting = (a_document(1, request_class="batch") for _ in range(2))
+    started(scheduler, producer)
+    scheduler.enter(waiting)
+
+    started(scheduler, a_short(2))
+
+    assert (producer.num_overtaken, waiting.num_overtaken) == (1, 0)
+
+
 def test_siblings_that_find_no_slot_still_have_their_boundary_armed():
     scheduler = Scheduler(max_streams=1, needs_snapshots=True)
     first, second = siblings(2, 3)
@@ -178,3 +190,18 @@ def test_four_siblings_are_one_prompts_work():
                 raise AssertionError(other)
 
     assert computed <= 8100 + 3 * 132
+
+
+def test_who_was_suspended_and_goes_on_may_share_more_than_before():
+    kept = Siblings(restorable=lambda _: 0, needs_snapshots=True)
+    producer, waiting = a_request("1", prompt=prompt(640)), a_request("2", prompt=prompt(2000))
+    kept.sort_out([waiting], [producer], is_slot_free=True)
+    kept.stopped_prefilling(producer)
+    left = kept.num_waiting
+    producer.tokens.extend(prompt(100))
+    producer.blocks.extend(prompt(100))
+
+    kept.sort_out([waiting], [producer], is_slot_free=True)
+
+    assert left == 0
+    assert list(producer.boundaries) == [608, 736]
