@@ -26,7 +26,7 @@ INPUTS = ("q", "k", "v", "g", "beta", "state_in")
 class Variant:
     """`lanes` threads share a row of the state; a block has 128 / lanes rows. `tile_len` tokens are read ahead."""
 
-    lanes: int = 4
+    lanes: int = 8
     tile_len: int = LARGEST_TILE_LEN
 
 

@@ -197,6 +197,17 @@ def test_a_grammar_that_gets_too_complex_fails_the_constraint_instead_of_ending_
         goes(demo, followed, '{"p899": "a"}')
 
 
+def test_a_grammar_of_which_no_mask_can_be_made_fails_the_constraint_instead_of_ending_the_answer(demo, grammars):
+    grammar = Grammar(kind="regex", pattern="((((a{1,50}){1,50}){1,50}){1,50})")
+    followed = constraint(demo, grammars, grammar=grammar)
+    (letter,) = encoded(demo, "a")
+
+    with pytest.raises(ConstraintFailed, match="too many expressions"):
+        for _ in range(20):
+            followed.allowed()
+            followed.accept(letter)
+
+
 REQUIRED = ToolChoice(mode="required")
 
 
