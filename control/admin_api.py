@@ -76,6 +76,7 @@ class AdminApi:
             Route(wire.LOAD, self._load, methods=["POST"]),
             Route(wire.UNLOAD, self._unload, methods=["POST"]),
             Route(wire.RESTART, self._restart, methods=["POST"]),
+            Route(wire.CACHE_CLEAR, self._clear_cache, methods=["POST"]),
             Route(wire.CONCURRENCY, self._concurrency, methods=["POST"]),
             Route(wire.REQUESTS, self._requests, methods=["GET"]),
             Route(wire.CANCEL, self._cancel, methods=["POST"]),
@@ -110,6 +111,9 @@ class AdminApi:
 
     async def _restart(self, request: Request) -> Response:
         return _json(await self.supervisor.restart(), status=202)
+
+    async def _clear_cache(self, request: Request) -> Response:
+        return _json(await self.supervisor.clear_cache())
 
     async def _concurrency(self, request: Request) -> Response:
         order = await _body(request, wire.ConcurrencyRequest)

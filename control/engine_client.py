@@ -17,6 +17,8 @@ from engine import wire
 CONNECT_TIMEOUT_S: Final = 5.0
 WRITE_TIMEOUT_S: Final = 30.0
 STATUS_TIMEOUT_S: Final = 5.0
+# It is answered between two steps of the device; freeing what a full cache holds takes a moment more.
+CLEAR_TIMEOUT_S: Final = 30.0
 # Rendering and tokenising 262k tokens takes seconds, and the engine does one prompt at a time.
 COUNT_TIMEOUT_S: Final = 60.0
 # From sending /generate to its status line: the same rendering, when it was not counted before.
@@ -82,6 +84,9 @@ class EngineClient:
         path = wire.CANCEL.format(id=request_id)
         answer = await self._ask("POST", path, wire.CancelAnswer, limit_s=STATUS_TIMEOUT_S)
         return answer.found
+
+    async def clear_cache(self) -> wire.CacheCleared:
+        return await self._ask("POST", wire.CACHE_CLEAR, wire.CacheCleared, limit_s=CLEAR_TIMEOUT_S)
 
     async def shutdown(self) -> None:
         """Ask the process to end; it answers before it does."""

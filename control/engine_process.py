@@ -73,6 +73,9 @@ class EngineProcess:
             model=wanted.model,
             context=wanted.context,
             budget_bytes=wanted.budget_bytes,
+            kv_bits=wanted.kv_bits,
+            max_gap_ms=wanted.max_gap_ms,
+            decode_share=wanted.decode_share,
         )
         self._home.write_launch(launch)
         # A file, never a pipe: a pipe that nobody reads any more would block or kill an engine that outlives control.
@@ -136,7 +139,7 @@ class EngineProcess:
         if identity.is_ours:
             self.client = EngineClient(port=record.port, secret=launch.secret)
         logger.info("engine adopted pid=%d port=%d verdict=%s", record.pid, record.port, identity.verdict)
-        return Adopted(Wanted(launch.model, launch.context, launch.budget_bytes))
+        return Adopted(_wanted(launch))
 
     async def introduce(self) -> bool:
         """Whether the identity of the process is verified by now; only from then on does it get its secret."""
@@ -229,3 +232,14 @@ class EngineProcess:
         self.client = None
         self._child = None
         self._launch = None
+
+
+def _wanted(launch: Launch) -> Wanted:
+    return Wanted(
+        model=launch.model,
+        context=launch.context,
+        budget_bytes=launch.budget_bytes,
+        kv_bits=launch.kv_bits,
+        max_gap_ms=launch.max_gap_ms,
+        decode_share=launch.decode_share,
+    )

@@ -41,6 +41,8 @@ class EngineQuestions:
             arguments += ["--context", str(wanted.context)]
         if wanted.budget_bytes is not None:
             arguments += ["--budget", str(wanted.budget_bytes)]
+        if wanted.kv_bits is not None:
+            arguments += ["--kv-bits", str(wanted.kv_bits)]
         plan = _understood(await self._ask(*arguments), _PlanAnswer).plan
         if plan is not None and not plan.fits:
             raise ModelRefused(plan.verdict)

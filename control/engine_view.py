@@ -5,8 +5,10 @@ It asks nobody, and decides nothing: `supervisor` does.
 
 from typing import Final
 
+import msgspec
+
 from control.lifecycle import Lifecycle
-from control.wire import EngineView
+from control.wire import CacheStatus, EngineView
 from engine.wire import ProcessRecord, Status
 
 # A step of the device never takes this long, and /status does not even wait for one.
@@ -59,9 +61,17 @@ def engine_view(
         self_tests=() if status is None else status.self_tests,
         memory_plan=None if status is None else status.memory_plan,
         memory_actual=None if status is None else status.memory_actual,
+        cache=None if status is None else _without_misses(status.cache),
+        promises=None if status is None else status.promises,
+        governor=None if status is None else status.governor,
         status_age_s=age_s,
         holds=lifecycle.gate == "held",
     )
+
+
+def _without_misses(cache: CacheStatus | None) -> CacheStatus | None:
+    """A hundred explanations are not for a page that asks every second."""
+    return None if cache is None else msgspec.structs.replace(cache, misses=())
 
 
 def _silence(record: ProcessRecord | None, age_s: float | None) -> str | None:

@@ -35,6 +35,7 @@ ControlError
 │   ├── AdminSecretWrong        401
 │   ├── UnknownRequest          404
 │   ├── LoginLinkInvalid        404
+│   ├── EngineNotReady          409
 │   ├── Quitting                409
 │   └── ModelRefused            422  the engine says why; what runs goes on
 └── EngineLingers               an engine of this home that is not ours to adopt, nor to end
@@ -333,6 +334,17 @@ class LoginLinkInvalid(AdminRefusal):
 
     def __init__(self) -> None:
         super().__init__("This login link was used already, or its time is over. `splash open` makes a new one.")
+
+
+class EngineNotReady(AdminRefusal):
+    """`state` is control.wire.EngineState."""
+
+    code = "engine_not_ready"
+    status = 409
+
+    def __init__(self, state: str) -> None:
+        super().__init__(f"No model is ready (the engine is {state}), so there is no prefix cache to clear.")
+        self.state = state
 
 
 class Quitting(AdminRefusal):

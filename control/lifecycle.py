@@ -25,11 +25,14 @@ Gate = Literal["ready", "held", "none"]
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What the engine is to be started with."""
+    """What the engine is to be started with. Defaults: engine.wire.Launch."""
 
     model: str
     context: int | None = None
     budget_bytes: int | None = None
+    kv_bits: int | None = None
+    max_gap_ms: float = 500.0
+    decode_share: float = 0.5
 
 
 @dataclass(frozen=True, slots=True)

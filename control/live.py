@@ -80,6 +80,7 @@ class Life:
         self._output_tokens = 0
         self._reasoning_tokens = 0
         self._first_token_at: float | None = None
+        self._is_suspended = False
         self._usage: wire.Usage | None = None
         self._timings: wire.Timings | None = None
         self._prefill_speed = Speed()
@@ -120,12 +121,14 @@ class Life:
             self._emitted(num_tokens, now)
 
     def sampled(self, status: wire.RequestStatus, now: float) -> None:
-        """The engine's own count, from /status: events may each hold more than one token."""
+        """The engine's own count, from /status: events may each hold more than one token; and whether it is paused."""
+        self._is_suspended = status.is_suspended
         if status.output_tokens > self._output_tokens and self._first_token_at is not None:
             self._output_tokens = status.output_tokens
             self._decode_speed.add(now, self._output_tokens)
 
     def _prefill(self, event: wire.Prefill, now: float) -> None:
+        self._is_suspended = False
         # A bar that goes back, or past its end, is a lie: the engine promises neither, and the page shows neither.
         self.prompt_tokens = event.total
         self._cached_tokens = min(max(self._cached_tokens, event.cached), event.total)
@@ -136,6 +139,7 @@ class Life:
         if self._first_token_at is None:
             self._first_token_at = now
             self._prefilled_tokens = self.prompt_tokens or self._prefilled_tokens
+        self._is_suspended = False
         # The first sample holds the first emission: those tokens belong to the prefill, not to the decode speed.
         self._output_tokens += num_tokens
         self._decode_speed.add(now, self._output_tokens)
@@ -145,6 +149,11 @@ class Life:
     @property
     def is_decoding(self) -> bool:
         return self.slot is not None and self._first_token_at is not None
+
+    @property
+    def is_generating(self) -> bool:
+        """It decodes, and has the memory to go on."""
+        return self.is_decoding and not self._is_suspended
 
     def tokens_per_second(self, now: float) -> float | None:
         """Of the phase that it is in."""
@@ -168,6 +177,7 @@ class Life:
             eta_s=self._eta_s(now),
             elapsed_s=now - self._started_at,
             stream=self.exchange.is_stream,
+            is_suspended=self._is_suspended,
         )
 
     def as_waiting(self, *, position: int, phase: RequestPhase, now: float) -> Waiting:
@@ -230,7 +240,7 @@ class Life:
     def _eta_s(self, now: float) -> float | None:
         """Until the first token; a decode ends when it ends."""
         speed = self._prefill_speed.per_second(now)
-        if self.is_decoding or not speed or self.prompt_tokens is None:
+        if self.is_decoding or self._is_suspended or not speed or self.prompt_tokens is None:
             return None
         return (self.prompt_tokens - self._prefilled_tokens) / speed
 

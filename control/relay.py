@@ -127,12 +127,12 @@ class Relay:
         )
 
     def num_decoding(self) -> int:
-        return sum(life.is_decoding for life in self._lives.values())
+        return sum(life.is_generating for life in self._lives.values())
 
     def decode_tokens_per_second(self) -> float | None:
         """Of all streams together, over the last few seconds. None when none decodes long enough to tell."""
         now = self._monotonic()
-        speeds = [life.tokens_per_second(now) for life in self._lives.values() if life.is_decoding]
+        speeds = [life.tokens_per_second(now) for life in self._lives.values() if life.is_generating]
         known = [speed for speed in speeds if speed is not None]
         return sum(known) if known else None
 

@@ -20,16 +20,19 @@ from control.errors import (
     ApiError,
     EngineGone,
     EngineLingers,
+    EngineNotReady,
     EngineRefused,
     EngineStopped,
     GatewayRestarts,
     NoModel,
+    OrderInvalid,
     Quitting,
 )
 from control.fifo import Line
 from control.lifecycle import Action, Exit, Gate, Lifecycle, Spawn, Stop, Wanted
+from control.load_settings import complaint, completed
 from control.remembered import RememberedLoads
-from control.wire import Accepted, EngineView, LoadRequest
+from control.wire import Accepted, CacheCleared, EngineView, LoadRequest
 from engine import wire
 
 logger = logging.getLogger(__name__)
@@ -83,7 +86,13 @@ class Supervisor:
     # --- What a person asks ---
 
     async def load(self, request: LoadRequest) -> Accepted:
-        """Raises Quitting; ModelRefused for a model that would not load, while others run or wait for one that does."""
+        """Raises OrderInvalid for a setting that can't be, and Quitting.
+
+        Raises ModelRefused for a model that would not load, while others run or wait for one that does.
+        """
+        wrong = complaint(request)
+        if wrong is not None:
+            raise OrderInvalid(wrong)
         await self._adopt_first()
         wanted = self._complete(request)
         if self._lifecycle.gate != "none" and wanted != self._lifecycle.wanted:
@@ -99,6 +108,17 @@ class Supervisor:
         wanted = self._lifecycle.wanted or self._complete(LoadRequest())
         self._carry_out(self._lifecycle.load(wanted, now=self._now(), again=True))
         return self._accepted("The engine is being restarted.")
+
+    async def clear_cache(self) -> CacheCleared:
+        """Empty the prefix cache; what runs goes on. Raises EngineNotReady, EngineGone, EngineRefused."""
+        if self.engine is None:
+            raise EngineNotReady(self._lifecycle.state)
+        try:
+            return await self.engine.clear_cache()
+        except EngineRefused as error:
+            if error.answer.code in ("not_ready", "stopping"):
+                raise EngineNotReady(self._lifecycle.state) from error
+            raise
 
     def unload(self, *, force: bool) -> Accepted:
         answer = self._accepted("The model is being unloaded.")
@@ -289,13 +309,8 @@ class Supervisor:
         is_failed = self._lifecycle.state == "failed"
         running = None if is_failed else self._lifecycle.coming or self._lifecycle.wanted
         model = request.model or (running.model if running is not None else self._remembered.last_model)
-        if running is not None and running.model == model:
-            return Wanted(
-                model,
-                running.context if request.context is None else request.context,
-                running.budget_bytes if request.budget_bytes is None else request.budget_bytes,
-            )
-        return self._remembered.complete(model, request.context, request.budget_bytes)
+        is_running = running is not None and running.model == model
+        return completed(request, running if running is not None and is_running else self._remembered.last(model))
 
     async def _adopt_first(self) -> None:
         """One that could not be adopted at the start may be by now, and a new one could not start beside it."""

@@ -7,7 +7,10 @@ Every path but HEALTHZ needs `Authorization: Bearer <SPLASH_HOME/secrets/admin>`
 from typing import Final, Literal
 
 from engine.wire import (
+    CacheCleared,
+    CacheStatus,
     Frozen,
+    GovernorStatus,
     LayoutStatus,
     LoadProgress,
     MemoryActual,
@@ -15,11 +18,15 @@ from engine.wire import (
     ModelStatus,
     Phase,
     ProcessRecord,
+    PromiseStatus,
     RequestClass,
     SelfTest,
 )
 
 __all__ = [
+    "CacheCleared",
+    "CacheStatus",
+    "GovernorStatus",
     "LayoutStatus",
     "LoadProgress",
     "MemoryActual",
@@ -27,6 +34,7 @@ __all__ = [
     "ModelStatus",
     "Phase",
     "ProcessRecord",
+    "PromiseStatus",
     "RequestClass",
     "SelfTest",
 ]
@@ -38,6 +46,7 @@ OVERVIEW: Final = "/overview"
 LOAD: Final = "/engine/load"
 UNLOAD: Final = "/engine/unload"
 RESTART: Final = "/engine/restart"
+CACHE_CLEAR: Final = "/engine/cache/clear"
 CONCURRENCY: Final = "/settings/concurrency"
 REQUESTS: Final = "/requests"
 CANCEL: Final = "/requests/{id}/cancel"
@@ -55,6 +64,9 @@ RequestPhase = Literal["waiting", "held", "prefill", "decode"]
 Outcome = Literal["completed", "cancelled", "failed", "rejected"]
 
 NUM_SLOTS: Final = 4
+
+Default = Literal["default"]
+DEFAULT: Final[Default] = "default"
 
 
 class AdminError(Frozen, frozen=True, omit_defaults=False):
@@ -76,14 +88,18 @@ class Health(Frozen, frozen=True, omit_defaults=False):
 class LoadRequest(Frozen, frozen=True):
     """POST /engine/load.
 
-    `model` None: the last one, else the demo. `context` and `budget_bytes` None: what that model had last.
+    `model` None: the last one, else the demo. A setting that is None: what that model had last; "default": as if it had
+    never been set. `kv_bits` 8 or 4; `max_gap_ms` 50 to 10,000; `decode_share` 0 to 0.9.
 
     A running model is replaced gracefully: running requests finish, waiting ones are held and go on with the new model.
     """
 
     model: str | None = None
-    context: int | None = None
-    budget_bytes: int | None = None
+    context: int | Default | None = None
+    budget_bytes: int | Default | None = None
+    kv_bits: int | Default | None = None
+    max_gap_ms: float | Default | None = None
+    decode_share: float | Default | None = None
 
 
 class UnloadRequest(Frozen, frozen=True):
@@ -114,6 +130,7 @@ class EngineView(Frozen, frozen=True, omit_defaults=False):
     """The engine's life as control knows it, with its newest /status (`status_age_s` None: never answered).
 
     `holds`: requests that come now wait for a ready model. False: they run, or nobody is on the way and they get a 503.
+    `cache` comes without its list of misses.
     """
 
     state: EngineState
@@ -130,6 +147,9 @@ class EngineView(Frozen, frozen=True, omit_defaults=False):
     self_tests: tuple[SelfTest, ...] = ()
     memory_plan: MemoryPlan | None = None
     memory_actual: MemoryActual | None = None
+    cache: CacheStatus | None = None
+    promises: PromiseStatus | None = None
+    governor: GovernorStatus | None = None
     status_age_s: float | None = None
     holds: bool = False
 
@@ -141,6 +161,7 @@ class Slot(Frozen, frozen=True, omit_defaults=False):
 
     `prefilled_tokens` includes the cached ones. `tokens_per_second` is of the phase it is in; None: not known yet.
     `stream`: its client has every token that is generated already; False: it gets the whole answer at the end.
+    `is_suspended`: it gave its memory to others, and goes on when there is room.
     """
 
     slot: int
@@ -157,6 +178,7 @@ class Slot(Frozen, frozen=True, omit_defaults=False):
     eta_s: float | None
     elapsed_s: float
     stream: bool = True
+    is_suspended: bool = False
 
 
 class Waiting(Frozen, frozen=True, omit_defaults=False):

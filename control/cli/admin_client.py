@@ -35,6 +35,9 @@ class AdminClient:
     def unload(self, *, force: bool) -> wire.Accepted:
         return self._ask("POST", wire.UNLOAD, wire.Accepted, wire.UnloadRequest(force=force))
 
+    def clear_cache(self) -> wire.CacheCleared:
+        return self._ask("POST", wire.CACHE_CLEAR, wire.CacheCleared)
+
     def quit(self, *, force: bool) -> wire.Accepted:
         return self._ask("POST", wire.QUIT, wire.Accepted, wire.QuitRequest(force=force))
 

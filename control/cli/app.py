@@ -4,19 +4,17 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not running. What went wrong is o
 """
 
 import logging
-import os
 import sys
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
+from control.cli.cache import cache
 from control.cli.keys import keys
+from control.cli.load_options import Budget, Context, DecodeShare, Given, KvBits, MaxGapMs, load_request
 from control.cli.places import AsJson, running_control, this_place
-from control.cli.tables import printable
-from control.command_errors import CommandFailed, StartFailed, UsageWrong
-from control.wire import LoadRequest
+from control.command_errors import CommandFailed, StartFailed
 
 FAILED: Final = 1
 NOT_RUNNING: Final = 3
@@ -29,10 +27,9 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(keys, name="keys")
+app.add_typer(cache, name="cache")
 
 Model = Annotated[str | None, typer.Argument(help="A folder, a model's name, or `demo`. Without it: the last one.")]
-Context = Annotated[int | None, typer.Option(min=1, help="Largest context in tokens.")]
-Budget = Annotated[int | None, typer.Option(min=1, help="Memory for contexts beside the weights, in bytes.")]
 Force = Annotated[bool, typer.Option("--force", help="Do not wait for running requests: cut them.")]
 
 
@@ -54,6 +51,9 @@ def up(
     as_json: AsJson = False,
     context: Context = None,
     budget: Budget = None,
+    kv_bits: KvBits = None,
+    max_gap_ms: MaxGapMs = None,
+    decode_share: DecodeShare = None,
     engine_command: Annotated[str | None, typer.Option(hidden=True)] = None,
 ) -> None:
     """Start Splash, load a model, and wait until it is ready. Harmless when it runs already."""
@@ -62,7 +62,8 @@ def up(
     from control.cli.up import up as bring_up
 
     place = this_place()
-    order = Order(_load_request(model, context, budget), opens_browser=not no_open, engine_command=engine_command)
+    asked = load_request(model, Given(context, budget, kv_bits, max_gap_ms, decode_share))
+    order = Order(asked, opens_browser=not no_open, engine_command=engine_command)
     try:
         with LoadProgressLine() as line:
             ready = bring_up(place.settings, place.home, order, line.show)
@@ -120,13 +121,20 @@ def load(
     model: Annotated[str, typer.Argument(help="A folder, a model's name, or `demo`.")],
     context: Context = None,
     budget: Budget = None,
+    kv_bits: KvBits = None,
+    max_gap_ms: MaxGapMs = None,
+    decode_share: DecodeShare = None,
 ) -> None:
-    """Load a model; one that runs is replaced gracefully, and its waiting requests go on with the new one."""
+    """Load a model; one that runs is replaced gracefully, and its waiting requests go on with the new one.
+
+    A setting that is left out is what that model had last; `default` undoes it.
+    """
     from control.cli.load_progress import LoadProgressLine
     from control.cli.up import wait_until_loaded
 
+    asked = load_request(model, Given(context, budget, kv_bits, max_gap_ms, decode_share))
     client = running_control(this_place())
-    client.load(_load_request(model, context, budget))
+    client.load(asked)
     with LoadProgressLine() as line:
         overview = wait_until_loaded(client, line.show)
     typer.echo(f"{overview.engine.model_name} is ready.")
@@ -162,16 +170,6 @@ def logs(
     from control.cli.logs import print_log
 
     print_log(this_place().home, name, follow=follow)
-
-
-def _load_request(model: str | None, context: int | None, budget_bytes: int | None) -> LoadRequest:
-    """A folder is named from here, but looked for by a process that runs elsewhere. Raises UsageWrong."""
-    try:
-        if model is not None and (model.startswith(("~", ".", os.sep)) or Path(model).is_dir()):
-            model = str(Path(model).expanduser().resolve())
-    except (OSError, RuntimeError, ValueError) as error:
-        raise UsageWrong(f"{printable(model or '')} can't be a folder: {str(error).rstrip('.')}.") from error
-    return LoadRequest(model=model, context=context, budget_bytes=budget_bytes)
 
 
 def _json(value: Any) -> str:

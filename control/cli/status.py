@@ -8,11 +8,12 @@ from typing import Any, Final
 
 from control.cli.admin_client import AdminClient
 from control.cli.processes import Found, find
+from control.cli.sizes import size_text
 from control.cli.tables import print_table
 from control.command_errors import CommandFailed
 from control.home import PROCESS_NAMES, Home
 from control.identity import resident_bytes
-from control.wire import Overview
+from control.wire import CacheStatus, Overview
 
 MIB: Final = 1024**2
 STATE_BY_VERDICT: Final = {
@@ -54,7 +55,7 @@ def table(report: Report) -> None:
 
 def _row(name: str, entry: dict[str, Any]) -> tuple[str, ...]:
     memory = entry.get("memory_bytes")
-    detail = entry.get("error") or entry.get("reason") or entry.get("model") or entry.get("api") or ""
+    detail = entry.get("error") or entry.get("reason") or _at_work(entry) or entry.get("api") or ""
     return (
         name,
         entry["state"],
@@ -63,6 +64,14 @@ def _row(name: str, entry: dict[str, Any]) -> tuple[str, ...]:
         "" if memory is None else f"{memory / MIB:,.0f} MiB",
         str(detail),
     )
+
+
+def _at_work(entry: dict[str, Any]) -> str:
+    """The model, how much of its prompts came from the prefix cache, and what a self-test has switched off."""
+    parts = [entry.get("model"), entry.get("cache", {}).get("text")]
+    if entry.get("failed_tests"):
+        parts.append(f"self-tests not passed: {', '.join(entry['failed_tests'])}")
+    return "; ".join(part for part in parts if part)
 
 
 def is_running(report: Report) -> bool:
@@ -111,5 +120,24 @@ def _add_engine(entry: dict[str, Any], overview: Overview) -> None:
     if view.state == "loading":
         # Control vouches for it: an engine that is just starting has no port yet.
         entry.pop("reason", None)
+    if view.cache is not None:
+        entry["cache"] = _cache(view.cache)
+    entry["failed_tests"] = [test.name for test in view.self_tests if not test.passed]
     if view.memory_actual is not None:
         entry["device_bytes"] = view.memory_actual.active_bytes
+
+
+def _cache(cache: CacheStatus) -> dict[str, Any]:
+    """`hit_rate` is of tokens; None before the first prompt. `text` is the same for a person."""
+    is_known = cache.is_on and cache.lookup_tokens > 0
+    hit_rate = round(cache.hit_rate, 4) if is_known else None
+    used = f"{size_text(cache.used_bytes)} of {size_text(cache.budget_bytes)}"
+    said = "no prompt yet" if hit_rate is None else f"hit rate {hit_rate:.1%}"
+    return {
+        "is_on": cache.is_on,
+        "off_reason": None if cache.is_on else cache.reason,
+        "hit_rate": hit_rate,
+        "used_bytes": cache.used_bytes,
+        "budget_bytes": cache.budget_bytes,
+        "text": f"prefix cache {said}, {used}" if cache.is_on else f"prefix cache off: {cache.reason}",
+    }

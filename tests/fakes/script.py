@@ -2,7 +2,8 @@
 
 It plays nothing (`tests.fakes.scripted_worker`) and serves nothing (`tests/fakes/engine.py`).
 
-A script is a JSON list. An entry {"slow_load_ms": 3000} is about the start; every other entry is a rule:
+A script is a JSON list. An entry without `match` is about the start, any of {"slow_load_ms": 3000,
+"cache_off": "why", "failed_tests": {"restore": "why"}}; every other entry is a rule:
 
     {"match": "think", "steps": [STEP, ...]}
 
@@ -67,7 +68,11 @@ class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Start(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`cache_off`: why there is no prefix cache; empty when there is one. `failed_tests`: details by name."""
+
     slow_load_ms: float = 0.0
+    cache_off: str = ""
+    failed_tests: dict[str, str] = {}
 
 
 class Script:

@@ -82,7 +82,7 @@ async def run(launch: Launch, script: Script, listener) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, over.set)
     context_tokens = launch.context or CONTEXT_TOKENS
-    worker = ScriptedWorker(script, model=launch.model, concurrency=launch.concurrency, context_tokens=context_tokens)
+    worker = ScriptedWorker(script, launch, context_tokens=context_tokens)
     door = Door(worker=worker, text_thread=ThreadPoolExecutor(max_workers=1), nonce=launch.nonce, on_shutdown=over.set)
     door.open(worker, ScriptedIntake(script, worker, context_tokens))
     server = make_http_server(make_app(door, secret=launch.secret, port=listener.getsockname()[1]))

@@ -23,6 +23,7 @@ from engine.wire import (
     Failed,
     Finished,
     FinishReason,
+    Launch,
     LayoutStatus,
     LoadProgress,
     MemoryActual,
@@ -32,7 +33,6 @@ from engine.wire import (
     RequestCounts,
     RequestStatus,
     SchedulerStatus,
-    SelfTest,
     Status,
     TextDelta,
     Timings,
@@ -41,6 +41,7 @@ from engine.wire import (
     Usage,
 )
 from engine.wire import Prefill as PrefillEvent
+from tests.fakes import scripted_figures as figures
 from tests.fakes.script import Prefill, Script, Step, Tokens, words
 
 CONTEXT_TOKENS = 262_144
@@ -58,6 +59,11 @@ PLAN = MemoryPlan(
     maximum_context_tokens=CONTEXT_TOKENS,
     fits=True,
     verdict="scripted fits",
+    reserve_bytes=GIB,
+    snapshots_per_session=6,
+    longest_context_tokens=CONTEXT_TOKENS,
+    warm_session_tokens=23_000,
+    warm_sessions=6,
 )
 
 
@@ -77,14 +83,14 @@ class Play:
 class ScriptedWorker:
     """The interface of `engine.worker.Worker` that the door uses. Everything happens on the loop."""
 
-    def __init__(self, script: Script, *, model: str, concurrency: int, context_tokens: int) -> None:
+    def __init__(self, script: Script, launch: Launch, *, context_tokens: int) -> None:
         self._script = script
-        self._model = model
+        self._launch = launch
         self._context_tokens = context_tokens
-        self._concurrency = concurrency
+        self._cache = figures.ScriptedCache(script.start.cache_off, PLAN)
         self._began_at = time.monotonic()
         self._plays: dict[str, Play] = {}
-        self._slots = asyncio.Semaphore(concurrency)
+        self._slots = asyncio.Semaphore(launch.concurrency)
         self._prefilling = asyncio.Lock()
         self._ready_at = self._began_at + script.start.slow_load_ms / 1000
         self._counts = {"submitted": 0, "completed": 0, "cancelled": 0, "failed": 0}
@@ -116,7 +122,8 @@ class ScriptedWorker:
         return True
 
     def clear_cache(self, tell: Callable[[CacheCleared], None]) -> None:
-        tell(CacheCleared(freed_bytes=0, blocks=0, snapshots=0))
+        tell(self._cache.clear())
+        self.snapshot = self._status()
 
     async def stop(self) -> None:
         tasks = [play.task for play in self._plays.values() if play.task is not None]
@@ -162,6 +169,7 @@ class ScriptedWorker:
         async with self._prefilling:
             request = play.request
             request.phase, request.cached_len = "prefill", min(prefill.cached, request.prompt_len)
+            self._cache.prefilled(prompt_len=request.prompt_len, cached_len=request.cached_len)
             began_at, duration_s = time.monotonic(), prefill.duration_ms / 1000
             done = 0.0
             while True:
@@ -271,11 +279,13 @@ class ScriptedWorker:
             uptime_s=now - self._began_at,
             membership_epoch=self._epoch,
             steps=self._prefill_batches + num_steps,
-            concurrency=self._concurrency,
+            concurrency=self._launch.concurrency,
             model=self._model_status() if is_ready else None,
-            layout=LayoutStatus(kind="rows", reason="scripted") if is_ready else None,
-            self_tests=(SelfTest(name="finite", passed=True, error=None, tolerance=None),) if is_ready else (),
-            load=LoadProgress(bytes_read=GIB if is_ready else GIB // 2, bytes_total=GIB, seconds=load_s),
+            layout=LayoutStatus(kind="rows", reason="scripted", kv_bits=self._launch.kv_bits) if is_ready else None,
+            self_tests=figures.self_tests(self._script.start) if is_ready else (),
+            load=LoadProgress(
+                bytes_read=GIB if is_ready else GIB // 2, bytes_total=GIB, seconds=load_s, read_seconds=load_s * 0.8
+            ),
             admission=Admission(waiting=len(by_phase["queued"]), waiting_concurrency=len(by_phase["queued"])),
             scheduler=SchedulerStatus(
                 queued=len(by_phase["queued"]),
@@ -290,14 +300,21 @@ class ScriptedWorker:
                 decode_wall_ms=self._decode_s * 1000,
             ),
             request_counts=RequestCounts(**self._counts),
-            memory_plan=msgspec.structs.replace(PLAN, maximum_context_tokens=self._context_tokens),
+            memory_plan=msgspec.structs.replace(
+                PLAN, maximum_context_tokens=self._context_tokens, kv_bits=self._launch.kv_bits
+            ),
             memory_actual=MemoryActual(process_bytes=psutil.Process().memory_info().rss),
             requests=tuple(self._request_status(play, now) for play in self._plays.values()),
+            cache=self._cache.status() if is_ready else None,
+            promises=figures.promises(
+                max_gap_ms=self._launch.max_gap_ms, decode_share=self._launch.decode_share
+            ),
+            governor=figures.governor(PLAN),
         )
 
     def _model_status(self) -> ModelStatus:
         return ModelStatus(
-            id=self._model,
+            id=self._launch.model,
             path="",
             architecture="scripted",
             quantization=None,
