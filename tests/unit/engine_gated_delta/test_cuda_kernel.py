@@ -125,7 +125,7 @@ def test_shapes_that_the_kernel_does_not_take_go_through_the_loop(recorded, key_
 
 
 def test_masked_tokens_reach_the_kernel_without_decay_and_strength(recorded):
-    q, k, v, g, beta, state = draw("strong", 4).arrays()
+    q, k, v, g, beta, state = draw("strong", 4, key_dim=32).arrays()
     mask = mx.array([[True, False, True, False]])
 
     CudaRule()(q, k, v, g, beta, state, mask)
