@@ -17,7 +17,7 @@ from typing import Any, Literal
 import psutil
 
 ROOT = Path(__file__).resolve().parents[1]
-REPORTED_PACKAGES = ("mlx", "mlx-lm", "starlette", "uvicorn", "sqlalchemy")
+REPORTED_PACKAGES = ("mlx", "mlx-lm", "llguidance", "starlette", "uvicorn", "sqlalchemy")
 
 
 Better = Literal["lower", "higher"]

@@ -7,6 +7,7 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
+from engine.errors import ModelRefused
 from engine.execution import Execution
 from engine.gated_delta.install import install_gated_delta
 from engine.layout import new_caches
@@ -27,9 +28,16 @@ class Prepared:
 
 
 def prepare(model: Any, *, kv_bits: int | None) -> Prepared:
-    """Raises ModelUnsound when the model computes logits that are not finite."""
+    """Raises ModelUnsound when the model computes logits that are not finite, and ModelRefused when its KV can't be
+    kept in `kv_bits`: the memory plan counts on it.
+    """
     kernels = install_gated_delta(model)
     chosen = choose_layout(model, kv_bits=kv_bits)
+    if chosen.kv_bits != kv_bits:
+        raise ModelRefused(
+            f"keys and values of this model can't be kept in {kv_bits} bits ({chosen.status.reason}): load it without",
+            reason="load_failed",
+        )
     tests = [*([] if kernels is None else [kernels]), *chosen.tests]
     prefix = _tried_cache(model, chosen.kv_bits, tests)
     execution = Execution(model, layout=chosen.layout, kv_bits=chosen.kv_bits, prefix=prefix)

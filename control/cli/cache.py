@@ -31,5 +31,5 @@ def sentence(cleared: CacheCleared, cache: CacheStatus | None) -> str:
             f"{cleared.snapshots:,} snapshots."
         )
     if cache is not None and not cache.is_on:
-        return f"The prefix cache is off, so nothing was freed: {cache.reason}"
+        return f"The prefix cache is off, so nothing was freed: {cache.reason.rstrip('.')}."
     return "The prefix cache held nothing that could be freed."

@@ -38,7 +38,7 @@ class TokenDecoder:
         if token.logprob is not None:
             self._undecoded.append(self._logprob(token, token.logprob))
         if self._has_table:
-            return self._marked(self._characters.decode(self._bytes(token.token)))
+            return self._marked(self._characters.decode(self.bytes_of(token.token)))
         self._detokenizer.add_token(token.token)
         return self._marked(self._detokenizer.last_segment)
 
@@ -59,7 +59,7 @@ class TokenDecoder:
         self._undecoded = []
         return MarkedText(text, marks)
 
-    def _bytes(self, token: int) -> bytes:
+    def bytes_of(self, token: int) -> bytes:
         """What the token stands for, alone. Nothing for an id that the tokenizer has not: a model may be padded."""
         if not self._has_table:
             return str(self._tokenizer.decode([token])).encode()
@@ -70,13 +70,13 @@ class TokenDecoder:
         return _byte_level(entry) if self._is_byte_level else bytes(entry).replace(_WORD_BEGIN, b" ")
 
     def _logprob(self, token: SampledToken, logprob: float) -> TokenLogprob:
-        data = self._bytes(token.token)
+        data = self.bytes_of(token.token)
         return TokenLogprob(
             token=data.decode("utf-8", "replace"),
             bytes=tuple(data),
             logprob=logprob,
             top=tuple(
-                Alternative(token=self._bytes(other).decode("utf-8", "replace"), logprob=value)
+                Alternative(token=self.bytes_of(other).decode("utf-8", "replace"), logprob=value)
                 for other, value in token.top
             ),
         )

@@ -127,7 +127,7 @@ class _Vocabulary:
 
 def _bytes_of(decoder: TokenDecoder, token: int) -> bytes:
     """Without a table of bytes, part of a character comes out as U+FFFD, which is not what the token stands for."""
-    data = decoder._bytes(token)
+    data = decoder.bytes_of(token)
     return b"" if "\ufffd".encode() in data else data
 
 

@@ -37,7 +37,7 @@ def check_prompt(prompt: Prompt) -> None:
 
 
 def offered_tools(prompt: Prompt) -> tuple[Tool, ...]:
-    """The tools that the model is shown. A named choice shows that tool alone; nothing forces a call yet."""
+    """The tools that the model is shown. A named choice shows that tool alone."""
     choice = prompt.tool_choice
     if choice.mode == "none":
         return ()

@@ -127,7 +127,7 @@ async def test_a_task_that_is_cancelled_before_any_event_closes_its_connection(e
     await eventually(lambda: engine.cancelled == ["r"], within_s=1)
 
 
-@pytest.mark.parametrize("question", ["generate", "count", "status", "healthz", "cancel", "shutdown"])
+@pytest.mark.parametrize("question", ["generate", "count", "status", "healthz", "cancel", "clear", "shutdown"])
 async def test_when_nobody_listens_every_question_says_so(question):
     client = EngineClient(port=1, secret=SECRET)
     ask = {
@@ -136,6 +136,7 @@ async def test_when_nobody_listens_every_question_says_so(question):
         "status": client.status,
         "healthz": client.healthz,
         "cancel": lambda: client.cancel("r"),
+        "clear": client.clear_cache,
         "shutdown": client.shutdown,
     }[question]
 

@@ -168,3 +168,44 @@ def test_a_second_run_starts_counting_anew_and_the_queue_counts_to_its_admission
 
     assert (again.slot, again.phase, again.prefilled_tokens, again.output_tokens) == (1, "prefill", 0, 0)
     assert (row.queue_ms, row.ttft_ms, row.completion_tokens) == (10000, None, 0)
+
+
+def sample(**changes):
+    fields = {
+        "id": "id",
+        "phase": "queued",
+        "request_class": "interactive",
+        "prompt_tokens": 1000,
+        "cached_tokens": 0,
+        "prefilled_tokens": 1000,
+        "output_tokens": 0,
+        "tokens_per_second": 0.0,
+        "age_ms": 0.0,
+    }
+    return wire.RequestStatus(**fields | changes)
+
+
+def test_a_stream_that_is_paused_for_memory_says_so_until_its_next_token(life):
+    life.admitted(slot=0, now=100.0)
+    life.happened([*prefill(1000), wire.TextDelta(text="a")], 101.0)
+
+    life.sampled(sample(is_suspended=True), 102.0)
+    paused, is_generating = life.as_slot(102.0), life.is_generating
+    life.happened([wire.TextDelta(text="b")], 103.0)
+
+    assert (paused.is_suspended, paused.phase, is_generating) == (True, "decode", False)
+    assert (life.as_slot(103.0).is_suspended, life.is_generating) == (False, True)
+
+
+def test_a_prompt_that_is_paused_has_no_estimate_until_it_is_read_again(life):
+    life.admitted(slot=0, now=100.0)
+    life.happened(prefill(100), 100.0)
+    life.happened(prefill(200), 101.0)
+
+    life.sampled(sample(is_suspended=True), 101.0)
+    paused = life.as_slot(101.0)
+    life.happened(prefill(300), 102.0)
+
+    assert (paused.is_suspended, paused.eta_s) == (True, None)
+    assert life.as_slot(102.0).is_suspended is False
+    assert life.as_slot(102.0).eta_s is not None

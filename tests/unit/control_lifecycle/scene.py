@@ -8,7 +8,7 @@ import msgspec
 
 from control.ending import Ending
 from control.engine_process import Adopted
-from control.errors import EngineGone, EngineLingers, ModelRefused
+from control.errors import EngineGone, EngineLingers, EngineRefused, ModelRefused
 from control.fifo import Line, Ticket
 from control.lifecycle import Exit, Wanted
 from control.remembered import RememberedLoads
@@ -34,6 +34,8 @@ class PuppetEngine:
         self.cannot_start: Exception | None = None
         self.adoptable: Adopted | None = None
         self.answers_at_once = True
+        self.cleared = wire.CacheCleared(freed_bytes=2**30, blocks=96, snapshots=3)
+        self.refuses: EngineRefused | None = None
 
     @property
     def is_running(self) -> bool:
@@ -74,6 +76,11 @@ class PuppetEngine:
         if self.is_silent:
             raise EngineGone("no answer", was_reached=True)
         return self.says
+
+    async def clear_cache(self) -> wire.CacheCleared:
+        if self.refuses is not None:
+            raise self.refuses
+        return self.cleared
 
     def poll(self) -> Exit | None:
         end, self.end = self.end, None

@@ -9,8 +9,10 @@ from sqlalchemy.exc import OperationalError
 
 from control import wire
 from control.admin_api import AdminApi
+from control.errors import EngineRefused
 from control.fifo import Ticket
 from control.keys import load_keys
+from control.lifecycle import Wanted
 from control.login_links import LoginLinks
 from control.metrics.database import open_database, open_for_reading
 from control.metrics.questions import Questions
@@ -18,6 +20,7 @@ from control.metrics.settings import load_settings
 from control.metrics.writer import Writer
 from control.overview import OverviewSource, TodayTotals
 from control.relay import Relay
+from engine.wire import ErrorAnswer
 from tests.unit.control_lifecycle.scene import Scene
 
 SECRET = "the admin secret"
@@ -129,6 +132,55 @@ async def test_a_refused_switch_is_422_with_the_engines_sentence(api):
         422,
         wire.AdminError(code="model_refused", message="huge does not fit"),
     )
+
+
+async def test_a_load_travels_with_its_settings(api):
+    body = b'{"model": "demo", "context": 4096, "budget_bytes": 9, "kv_bits": 8, "max_gap_ms": 250, "decode_share": 0}'
+
+    answer = await api.client.post(wire.LOAD, content=body)
+
+    assert answer.status_code == 202
+    assert api.scene.engine.spawned == [Wanted("demo", 4096, 9, kv_bits=8, max_gap_ms=250.0, decode_share=0.0)]
+
+
+@pytest.mark.parametrize(
+    ("body", "sentence"),
+    [
+        (b'{"kv_bits": 7}', "kv_bits must be 8 or 4"),
+        (b'{"kv_bits": 0}', "kv_bits must be 8 or 4"),
+        (b'{"max_gap_ms": 49.9}', "max_gap_ms must be from 50 to 10000"),
+        (b'{"max_gap_ms": 10001}', "max_gap_ms must be from 50 to 10000"),
+        (b'{"decode_share": -0.1}', "decode_share must be from 0 to 0.9"),
+        (b'{"decode_share": 0.91}', "decode_share must be from 0 to 0.9"),
+        (b'{"context": 0}', "context must be a number of tokens"),
+        (b'{"budget_bytes": 99999999999999999999999}', "budget_bytes must be a number of bytes"),
+    ],
+)
+async def test_a_setting_that_cannot_be_is_refused_by_name_and_nothing_is_started(api, body, sentence):
+    answer = await api.client.post(wire.LOAD, content=body)
+
+    assert (answer.status_code, error_of(answer).code) == (400, "invalid_request")
+    assert sentence in error_of(answer).message
+    assert api.scene.engine.spawned == []
+
+
+async def test_clearing_the_cache_says_what_was_freed(api):
+    await api.scene.ready()
+
+    answer = await api.client.post(wire.CACHE_CLEAR)
+
+    assert answer.status_code == 200
+    assert msgspec.json.decode(answer.content, type=wire.CacheCleared) == api.scene.engine.cleared
+
+
+async def test_without_a_ready_model_there_is_no_cache_to_clear(api):
+    before = await api.client.post(wire.CACHE_CLEAR)
+    await api.scene.ready()
+    api.scene.engine.refuses = EngineRefused(ErrorAnswer(code="not_ready", message="no"), engine_status=503)
+    meanwhile = await api.client.post(wire.CACHE_CLEAR)
+
+    assert [(each.status_code, error_of(each).code) for each in (before, meanwhile)] == [(409, "engine_not_ready")] * 2
+    assert "the engine is unloaded" in error_of(before).message
 
 
 async def test_concurrency_changes_at_once_and_is_kept_for_the_next_start(api):

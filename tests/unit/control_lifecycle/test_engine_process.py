@@ -45,10 +45,11 @@ def end_of(engine: EngineProcess):
 def test_the_launch_file_is_private_and_says_what_is_wanted(home):
     engine = process(home, "pass")
 
-    engine.spawn(Wanted("demo", context=100, budget_bytes=200))
+    engine.spawn(Wanted("demo", context=100, budget_bytes=200, kv_bits=8, max_gap_ms=250, decode_share=0.25))
 
     launch = home.read_launch()
     assert (launch.model, launch.context, launch.budget_bytes) == ("demo", 100, 200)
+    assert (launch.kv_bits, launch.max_gap_ms, launch.decode_share) == (8, 250, 0.25)
     assert launch.nonce == engine.record.nonce
     assert stat.S_IMODE(home.launch_file.stat().st_mode) == 0o600
     end_of(engine)
@@ -143,6 +144,25 @@ async def test_an_engine_that_never_says_who_it_is_can_still_be_ended(home):
 
 def launch_of(record, nonce: str | None = None) -> Launch:
     return Launch(secret="s", nonce=nonce or record.nonce, port=record.port, model="big", context=9)
+
+
+async def test_an_adopted_engine_is_known_with_the_settings_that_it_runs_with(home, listen):
+    listener = listen()
+    home.write_record(listener.record)
+    settings = {"context": 9, "budget_bytes": 8, "kv_bits": 4, "max_gap_ms": 250.0, "decode_share": 0.25}
+    home.write_launch(msgspec.structs.replace(launch_of(listener.record), **settings))
+
+    adopted = await process(home, "pass").adopt()
+
+    assert adopted == Adopted(Wanted("big", **settings))
+
+
+def test_what_nobody_asks_for_is_what_a_launch_has_by_default():
+    launch, wanted = Launch(secret="", nonce="", port=0, model="demo"), Wanted("demo")
+
+    names = ("context", "budget_bytes", "kv_bits", "max_gap_ms", "decode_share")
+
+    assert {name: getattr(launch, name) for name in names} == {name: getattr(wanted, name) for name in names}
 
 
 async def test_a_live_engine_is_adopted_and_its_end_is_noticed_without_being_its_parent(home, listen):

@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +29,19 @@ async def test_a_model_that_is_not_downloaded_yet_may_be_loaded(answering, answe
 async def test_an_answer_that_is_not_understood_is_a_refusal(answering, answer):
     with pytest.raises(ModelRefused, match="form that is not understood"):
         await answering(answer).check(Wanted("demo"))
+
+
+async def test_the_plan_is_asked_for_with_what_the_load_would_have(tmp_path):
+    home = Home(tmp_path / "home")
+    home.create()
+    program = "import sys; open('asked', 'w').write(' '.join(sys.argv[1:])); print('{}')"
+
+    await EngineQuestions(home, [sys.executable, "-c", program]).check(
+        Wanted("demo", context=9, budget_bytes=7, kv_bits=4)
+    )
+
+    asked = Path(home.root, "asked").read_text()
+    assert asked.startswith("plan --model demo --json --context 9 --budget 7 --kv-bits 4 --home ")
 
 
 async def test_an_engine_that_cannot_be_started_is_a_refusal(tmp_path):

@@ -37,20 +37,44 @@ def test_a_last_model_that_is_no_name_is_the_demo(settings_with, value):
 
 @pytest.mark.parametrize(
     "value",
-    ["[1]", '{"big": 1}', '{"big": {"context": "x"}}', '{"big": {"context": -5}}', '{"big": {"budget_bytes": 0}}'],
+    [
+        "[1]",
+        '{"big": 1}',
+        '{"big": {"context": "x"}}',
+        '{"big": {"context": -5}}',
+        '{"big": {"budget_bytes": 0}}',
+        '{"big": {"kv_bits": 7}}',
+        '{"big": {"max_gap_ms": 1}}',
+        '{"big": {"decode_share": 0.95}}',
+    ],
 )
 def test_loads_that_cannot_be_understood_are_forgotten(settings_with, value):
-    assert RememberedLoads(settings_with(loads=value)).complete("big", None, None) == Wanted("big")
+    assert RememberedLoads(settings_with(loads=value)).last("big") == Wanted("big")
 
 
-async def test_a_load_comes_back_with_what_was_left_out(settings_with):
-    await RememberedLoads(settings_with()).remember(Wanted("big", context=100, budget_bytes=7))
+async def test_a_model_comes_back_with_every_setting_that_it_had(settings_with):
+    big = Wanted("big", context=100, budget_bytes=7, kv_bits=8, max_gap_ms=250, decode_share=0)
+    await RememberedLoads(settings_with()).remember(big)
 
     again = RememberedLoads(settings_with())
 
     assert again.last_model == "big"
-    assert again.complete("big", None, 8) == Wanted("big", 100, 8)
-    assert again.complete("other", None, None) == Wanted("other")
+    assert again.last("big") == big
+    assert again.last("other") == Wanted("other")
+
+
+async def test_what_nobody_asked_for_is_not_kept_so_that_a_new_default_counts(settings_with):
+    settings = settings_with()
+
+    await RememberedLoads(settings).remember(Wanted("big", kv_bits=4))
+
+    assert settings.get("loads", dict) == {"big": {"kv_bits": 4}}
+
+
+def test_what_an_older_splash_kept_is_understood(settings_with):
+    settings = settings_with(loads='{"big": {"context": 9, "budget_bytes": null}}')
+
+    assert RememberedLoads(settings).last("big") == Wanted("big", context=9)
 
 
 @pytest.mark.parametrize(
