@@ -118,7 +118,7 @@ def peer_share(model: object, workload: Workload, kind: Kind, length: int) -> fl
 def compare(workload: Workload, kind: Kind) -> tuple[list[Goal], dict[str, object]]:
     model = models.build(kind, workload.size, say=say)
     install_gated_delta(model)
-    length = workload.on(cpu=16384, gpu=61440) // (2 if workload.is_quick else 1)
+    length = workload.on(cpu=16384, gpu=61440) // (4 if workload.is_quick else 1)
     goals: list[Goal] = []
     detail: dict[str, object] = {"prompt_tokens": length}
     shares: dict[float, float] = {}

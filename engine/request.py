@@ -129,6 +129,10 @@ class Request:
     first_emission_tokens: int = 0
     last_progress_at: float = float("-inf")
 
+    def __post_init__(self) -> None:
+        if not self.blocks.length:
+            self.blocks.extend(self.prompt)
+
     @property
     def prompt_len(self) -> int:
         return len(self.prompt)

@@ -43,6 +43,10 @@ def size(num_bytes: float | None) -> str:
     return f"{num_bytes / _KIB:,.0f} KiB"
 
 
+def byte_speed(bytes_per_second: float) -> str:
+    return f"{size(bytes_per_second)}/s"
+
+
 def share(fraction: float | None, digits: int = 1) -> str:
     return UNKNOWN if fraction is None else f"{fraction * 100:.{digits}f}%"
 
@@ -70,6 +74,11 @@ def milliseconds(text: Text, duration_ms: float | None) -> str:
         return UNKNOWN
     seconds = duration_ms / 1000
     return text("span.seconds", s=f"{seconds:.2f}" if seconds < 100 else f"{seconds:,.0f}")
+
+
+def short_milliseconds(duration_ms: float) -> str:
+    """A duration that is named in milliseconds everywhere, as promises are."""
+    return f"{duration_ms:,.0f} ms"
 
 
 def time_of_day(unix_s: float) -> str:

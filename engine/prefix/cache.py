@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 
+import mlx.core as mx
 import msgspec
 
 from engine.blocks import BLOCK_TOKENS, floor_to_block
@@ -165,6 +166,8 @@ class PrefixCache:
         )
         self._drop()
         if snapshot_id is not None:
+            # Until it is evaluated, a window of one sequence holds on to all that its last slice computed.
+            mx.async_eval(snapshot.arrays())  # type: ignore[no-untyped-call]  # so in MLX's stubs
             store.put_snapshot(snapshot_id, snapshot)
             self.version += 1
 

@@ -55,6 +55,39 @@ def test_nothing_below_the_rows_moves_when_requests_come_and_go(console, control
     assert page.evaluate(top) == before
 
 
+def test_a_request_that_pauses_for_memory_and_goes_on_stays_the_same_row_of_the_same_height(console, control, pages):
+    generating, reading = fake.decoding(4809, slot=1), fake.prefilling(4812, slot=1)
+    control.overview = fake.overview(slots=(generating,))
+    page = pages.open(console.link())
+    sights = [*watch_slot(page, until=lambda sight: sight.phase == "decode")]
+
+    for slot, phase in ((fake.paused(generating), "paused"), (generating, "decode"), (reading, "prefill")):
+        control.overview = fake.overview(slots=(slot,))
+        sights += watch_slot(page, until=lambda sight, phase=phase: sight.phase == phase)
+    control.overview = fake.overview(slots=(fake.paused(reading),))
+    sights += watch_slot(page, until=lambda sight: sight.phase == "paused")
+
+    assert "paused for memory" in sights[-1].text
+    assert sights[-1].percent is None
+    assert len({(sight.height, sight.top) for sight in sights}) == 1
+    assert all(sight.isSameNode for sight in sights)
+
+
+def test_warnings_come_and_go_without_moving_what_is_around_the_card(console, control, pages):
+    page = pages.open(console.link())
+    tops = "() => [...document.querySelectorAll('section')].map((section) => section.getBoundingClientRect().top)"
+    before = page.evaluate(tops)
+
+    control.overview = fake.overview(view=fake.engine_with_warnings())
+    page.wait_for_selector("#engine >> text=The cache is off")
+    page.wait_for_selector("#state >> text=cache off")
+    during = page.evaluate(tops)
+    control.overview = fake.overview()
+    page.wait_for_selector("#engine >> text=The cache is off", state="hidden")
+
+    assert before == during == page.evaluate(tops)
+
+
 def test_an_open_panel_stays_open_and_follows_what_happens(console, control, pages):
     control.overview = fake.overview(slots=(fake.decoding(),))
     page = pages.open(console.link())
@@ -247,7 +280,7 @@ def test_while_the_console_itself_is_down_the_page_says_how_old_it_is_and_comes_
 
 
 def test_loading_shows_its_progress(console, control, pages):
-    progress = LoadProgress(bytes_read=43 * fake.GIB, bytes_total=100 * fake.GIB, seconds=9.4)
+    progress = LoadProgress(bytes_read=43 * fake.GIB, bytes_total=100 * fake.GIB, seconds=9.4, read_seconds=8.6)
     control.overview = fake.overview(view=fake.engine("loading", load=progress))
 
     page = pages.open(console.link())
@@ -255,3 +288,4 @@ def test_loading_shows_its_progress(console, control, pages):
     assert page.inner_text("#state-word") == "loading"
     assert page.inner_text("#state .state-detail") == "43% · 12 s left"
     assert page.get_attribute("#engine [role=progressbar]", "aria-valuenow") == "43"
+    assert "5.0 GiB/s" in page.inner_text("#engine")

@@ -69,6 +69,25 @@ def test_a_slow_prefill_is_seen_to_advance_to_generate_and_to_be_cancelled(stack
 
 
 @pytest.mark.story
+def test_what_the_engine_switched_off_is_said_on_the_page_and_why(tmp_path, pages):
+    script = tmp_path / "script.json"
+    why = {"cache_off": "logits differ", "failed_tests": {"restore": "logits differ", "late_system": "no place for it"}}
+    script.write_text(json.dumps([why]))
+    stack = Stack(tmp_path / "home", engine_command=fake_engine(script))
+    try:
+        page = pages.open(stack.up("--kv-bits", "8")["login"])
+        page.wait_for_selector("#state >> text=cache off")
+        warnings = page.locator("#engine .warnings li").all_inner_texts()
+        facts = page.inner_text("#engine .facts")
+    finally:
+        stack.clean_up()
+
+    assert [warning.split("Reason: ")[1] for warning in warnings] == ["logits differ", "no place for it"]
+    assert "in 8 bits" in facts
+    assert "2 of 4 passed" in facts
+
+
+@pytest.mark.story
 def test_unload_load_and_quit_on_the_page_do_what_they_say(stack, pages):
     page = pages.open(stack.up()["login"])
     page.wait_for_selector("#state-word >> text=ready")

@@ -42,9 +42,30 @@ PLAN = wire.MemoryPlan(
     maximum_context_tokens=262_144,
     fits=True,
     verdict="fits",
+    reserve_bytes=8 * GIB,
+    snapshots_per_session=6,
+    longest_context_tokens=245_000,
+    warm_session_tokens=23_000,
+    warm_sessions=6,
+)
+CACHE = wire.CacheStatus(
+    is_on=True,
+    budget_bytes=int(11.8 * GIB),
+    used_bytes=int(8.2 * GIB),
+    blocks=4_100,
+    snapshots=58,
+    lookups=1_204,
+    hits=1_180,
+    lookup_tokens=51_204_118,
+    reused_tokens=47_671_034,
+    hit_rate=0.931,
+)
+PROMISES = wire.PromiseStatus(max_gap_ms=500.0, decode_share=0.5, largest_gap_ms=412.0, gaps=18_204, windows=2_310)
+GOVERNOR = wire.GovernorStatus(
+    pool_bytes=16 * GIB, planned_pool_bytes=16 * GIB, available_bytes=28 * GIB, observed_bytes=int(194.6 * GIB)
 )
 ACTUAL = wire.MemoryActual(
-    active_bytes=int(194.6 * GIB), peak_bytes=int(196.0 * GIB), kv_bytes=int(12.4 * GIB), process_bytes=int(195.9 * GIB)
+    active_bytes=int(194.6 * GIB), peak_bytes=int(196.0 * GIB), kv_bytes=int(4.2 * GIB), process_bytes=int(195.9 * GIB)
 )
 
 
@@ -61,15 +82,47 @@ def engine(state: wire.EngineState = "ready", **changes: object) -> wire.EngineV
         layout=wire.LayoutStatus(kind="rows", reason="ragged equals plain within 0.02") if is_loaded else None,
         self_tests=(
             wire.SelfTest(name="ragged", passed=True, error=0.01, tolerance=0.05),
-            wire.SelfTest(name="canary", passed=True, error=None, tolerance=None),
+            wire.SelfTest(
+                name="late_system",
+                passed=True,
+                error=None,
+                tolerance=None,
+                detail="native: a later system message is rendered in its place",
+            ),
         )
         if is_loaded
         else (),
         memory_plan=None if state == "unloaded" else PLAN,
         memory_actual=ACTUAL if is_loaded else None,
+        load=wire.LoadProgress(
+            bytes_read=int(178.9 * GIB), bytes_total=int(178.9 * GIB), seconds=61.0, read_seconds=44.0
+        )
+        if is_loaded
+        else None,
+        cache=CACHE if is_loaded else None,
+        promises=PROMISES if is_loaded else None,
+        governor=GOVERNOR if is_loaded else None,
         status_age_s=0.2 if is_loaded else None,
     )
     return msgspec.structs.replace(view, **changes)
+
+
+def engine_with_warnings() -> wire.EngineView:
+    """It answers, though three self-tests did not pass and other programs need memory."""
+    details = {
+        "restore": "logits differ by 3.1e+00 from recomputing, beyond 1.0e-03",
+        "late_system": "unsupported: no form of a later system message is rendered in its place",
+        "gated_delta": "the kernel differs by 2.0e-01, beyond 1.0e-02",
+    }
+    return engine(
+        cache=wire.CacheStatus(is_on=False, reason=f"the self-test failed: {details['restore']}"),
+        self_tests=tuple(
+            wire.SelfTest(name=name, passed=False, error=None, tolerance=None, detail=detail)
+            for name, detail in details.items()
+        ),
+        promises=msgspec.structs.replace(PROMISES, largest_gap_ms=1_612.0, gap_violations=3),
+        governor=msgspec.structs.replace(GOVERNOR, pool_bytes=6 * GIB, is_pressed=True),
+    )
 
 
 def prefilling(
@@ -117,6 +170,11 @@ def decoding(number: int = 4809, *, slot: int = 2, output: int = 812, key: str =
     )
 
 
+def paused(slot: wire.Slot) -> wire.Slot:
+    """The same request after it gave its memory to others."""
+    return msgspec.structs.replace(slot, is_suspended=True, tokens_per_second=0.0, eta_s=None)
+
+
 def waiting(
     number: int, position: int, *, phase: wire.RequestPhase = "waiting", waited_s: float = 14.0
 ) -> wire.Waiting:
@@ -143,7 +201,7 @@ def overview(
     today: wire.Today | None = None,
 ) -> wire.Overview:
     by_number = {slot.slot: slot for slot in slots}
-    decode = [slot.tokens_per_second or 0.0 for slot in slots if slot.phase == "decode"]
+    decode = [slot.tokens_per_second or 0.0 for slot in slots if slot.phase == "decode" and not slot.is_suspended]
     return wire.Overview(
         sampled_at_s=time.time(),
         engine=view or engine(),

@@ -143,6 +143,24 @@ def test_the_same_seed_gives_the_same_words_and_another_seed_others(client):
     assert ask(7) != ask(8)
 
 
+def test_the_same_long_prompt_comes_from_the_cache_until_the_cache_is_cleared(splash, client):
+    question = [{"role": "user", "content": "The longer the question, the more of it is kept. " * 40}]
+
+    def cached() -> int:
+        answer = client.chat.completions.create(model="default", messages=question, max_tokens=4, temperature=0)
+        return answer.usage.prompt_tokens_details.cached_tokens
+
+    first, second = cached(), cached()
+    cleared = splash.splash("cache", "clear")
+    third = cached()
+
+    assert (first, third) == (0, 0)
+    assert second > 0
+    assert cleared.returncode == 0, cleared.stderr
+    assert "gave back" in cleared.stdout
+    wait_until(lambda: [row["cached_tokens"] for row in rows(splash)][-3:] == [0, second, 0], "the rows")
+
+
 def test_a_client_that_leaves_frees_its_slot_and_is_written_down_as_cancelled(splash, client):
     before = len(rows(splash))
 

@@ -133,6 +133,19 @@ def test_death_is_sudden_and_leaves_the_record_behind(tmp_path, message, code):
         engine.kill()
 
 
+def test_its_cache_and_its_failed_tests_are_those_of_the_script(tmp_path):
+    why = {"cache_off": "scripted", "failed_tests": {"kv_bits": "no layer"}}
+    engine = Engine(FAKE, tmp_path, script=[why], max_gap_ms=250.0)
+    try:
+        status = engine.wait_until_ready().status()
+    finally:
+        engine.kill()
+
+    assert (status.cache.is_on, status.cache.reason) == (False, "scripted")
+    assert [test.name for test in status.self_tests if not test.passed] == ["kv_bits"]
+    assert status.promises.max_gap_ms == 250.0
+
+
 def test_while_it_loads_it_counts_and_does_not_generate(tmp_path):
     engine = Engine(FAKE, tmp_path, script=[{"slow_load_ms": 60_000}])
     try:

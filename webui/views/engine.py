@@ -8,21 +8,15 @@ from dataclasses import dataclass
 from control.wire import EngineState, EngineView, Overview
 from webui import numbers
 from webui.text import Text
-from webui.views.shell import STATE_TEXT, Tone, load_fraction, load_left_s, num_running
+from webui.views.facts import Fact, disk_speed, facts
+from webui.views.problems import Problem, problem, warnings
+from webui.views.shell import load_fraction, load_left_s, num_running
 from webui.watch import Seen
 
 # An engine process exists, or is about to: it can be stopped.
 _LIVING: frozenset[EngineState] = frozenset({"loading", "ready", "draining", "stopping"})
 # Nothing is there to unload, or it is on its way out. Unloading a crashed engine calls off its next start.
 _NOTHING_TO_UNLOAD: frozenset[EngineState] = frozenset({"unloaded", "stopping"})
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    label: str
-    value: str
-    hint: str
-    is_wide: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,15 +29,6 @@ class LoadBar:
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """Red only when a person must come; a crash is followed by a new start, and its reason then is history."""
-
-    tone: Tone
-    sign: str
-    sentence: str
-
-
-@dataclass(frozen=True, slots=True)
 class EngineCard:
     """`name` is empty when there is no model; then `lead` teaches what to do."""
 
@@ -51,6 +36,7 @@ class EngineCard:
     is_demo: bool
     lead: str
     problem: Problem | None
+    warnings: tuple[Problem, ...]
     load: LoadBar | None
     facts: tuple[Fact, ...]
 
@@ -74,7 +60,8 @@ class Orders:
 
 def engine_card(overview: Overview | None, text: Text) -> EngineCard:
     if overview is None:
-        return EngineCard(name="", is_demo=False, lead=text("engine.unknown"), problem=None, load=None, facts=())
+        lead = text("engine.unknown")
+        return EngineCard(name="", is_demo=False, lead=lead, problem=None, warnings=(), load=None, facts=())
     engine = overview.engine
     model = engine.model
     name = model.id if model is not None else engine.model_name or engine.wanted_model or ""
@@ -82,9 +69,10 @@ def engine_card(overview: Overview | None, text: Text) -> EngineCard:
         name=name,
         is_demo=model is not None and model.is_demo,
         lead=_lead(engine, text),
-        problem=_problem(engine, text),
+        problem=problem(engine, text),
+        warnings=warnings(engine, text),
         load=_load_bar(engine, text) if engine.state == "loading" else None,
-        facts=_facts(overview, text),
+        facts=facts(overview, text),
     )
 
 
@@ -92,16 +80,6 @@ def _lead(engine: EngineView, text: Text) -> str:
     if engine.state != "unloaded":
         return ""
     return text("engine.empty_held") if engine.holds else text("engine.empty")
-
-
-def _problem(engine: EngineView, text: Text) -> Problem | None:
-    if engine.error is None:
-        return None
-    if engine.state == "loading":
-        return Problem("idle", "○", text("engine.last_error", error=engine.error))
-    if engine.state == "crashed":
-        return Problem("wait", "◒", engine.error)
-    return Problem("bad", "✕", engine.error)
 
 
 def orders(seen: Seen, text: Text) -> Orders:
@@ -132,51 +110,15 @@ def orders(seen: Seen, text: Text) -> Orders:
     )
 
 
-def _facts(overview: Overview, text: Text) -> tuple[Fact, ...]:
-    engine = overview.engine
-    # Both are the clock of control: the console's own may differ by a question's time.
-    state_age_s = overview.sampled_at_s - engine.since_s
-    facts = [
-        Fact(text("fact.state"), text(STATE_TEXT[engine.state]), text("fact.state_hint")),
-        Fact(text("fact.since"), numbers.span(text, state_age_s), text("fact.since_hint")),
-    ]
-    model = engine.model
-    if model is not None:
-        context, native = model.maximum_context_tokens, model.native_context_tokens
-        value = text("fact.context_of", context=numbers.tokens(context), native=numbers.tokens(native))
-        facts.append(Fact(text("fact.context"), value, text("fact.context_hint")))
-    if engine.layout is not None:
-        layout = text("layout.rows") if engine.layout.kind == "rows" else text("layout.padded")
-        facts.append(Fact(text("fact.layout"), layout, text.join(text("fact.layout_hint"), engine.layout.reason)))
-    if engine.self_tests:
-        num_passed = sum(test.passed for test in engine.self_tests)
-        failed = ", ".join(test.name for test in engine.self_tests if not test.passed)
-        value = text("fact.tests_of", passed=num_passed, all=len(engine.self_tests))
-        facts.append(Fact(text("fact.tests"), f"{value}: {failed}" if failed else value, text("fact.tests_hint")))
-    facts.append(
-        Fact(
-            text("fact.process"),
-            text("fact.pid", pid=engine.pid) if engine.pid is not None else numbers.UNKNOWN,
-            text("fact.process_hint"),
-        )
-    )
-    if engine.memory_actual is not None and engine.memory_actual.process_bytes:
-        facts.append(
-            Fact(text("fact.memory"), numbers.size(engine.memory_actual.process_bytes), text("fact.memory_hint"))
-        )
-    facts.append(Fact(text("fact.restarts"), f"{engine.restarts:,}", text("fact.restarts_hint")))
-    if model is not None:
-        kind = " · ".join(part for part in (model.architecture, model.quantization) if part)
-        facts.append(Fact(text("fact.architecture"), kind, text("fact.architecture_hint"), is_wide=True))
-    return tuple(facts)
-
-
 def _load_bar(engine: EngineView, text: Text) -> LoadBar:
     fraction, left_s = load_fraction(engine), load_left_s(engine)
     percent = None if fraction is None else int(fraction * 100)
     read = numbers.size(engine.load.bytes_read if engine.load is not None else None)
     whole = numbers.size(engine.load.bytes_total if engine.load is not None else None)
     note = text("load.read", read=read, whole=whole) if fraction is not None else text("load.starting")
+    speed = disk_speed(engine)
+    if speed is not None:
+        note = f"{note} · {numbers.byte_speed(speed)}"
     if left_s is not None:
         note = f"{note} · {text('state.left', span=numbers.span(text, left_s))}"
     return LoadBar(percent=percent, label=text("load.bar"), note=note)

@@ -6,7 +6,7 @@ It computes no plan; it draws the engine's own, so that the bar and the engine c
 from dataclasses import dataclass
 from typing import Literal
 
-from control.wire import EngineView, MemoryActual, MemoryPlan
+from control.wire import EngineView, MemoryPlan
 from webui import numbers
 from webui.text import Text
 
@@ -44,7 +44,7 @@ def memory_bar(engine: EngineView, text: Text) -> MemoryBar | None:
     actual = engine.memory_actual
     limit = numbers.size(plan.limit_bytes)
     measured = numbers.size(actual.active_bytes if actual is not None else None)
-    segments = _segments(plan, actual, text)
+    segments = _segments(engine, plan, text)
     return MemoryBar(
         segments=segments,
         limit=limit,
@@ -62,14 +62,21 @@ def memory_bar(engine: EngineView, text: Text) -> MemoryBar | None:
     )
 
 
-def _segments(plan: MemoryPlan, actual: MemoryActual | None, text: Text) -> tuple[Segment, ...]:
-    kv_bytes = min(actual.kv_bytes, plan.pool_bytes) if actual is not None else 0
-    pool_free_bytes = plan.pool_bytes - kv_bytes
+def _segments(engine: EngineView, plan: MemoryPlan, text: Text) -> tuple[Segment, ...]:
+    actual = engine.memory_actual
+    kept_bytes = engine.cache.used_bytes if engine.cache is not None else 0
+    filled_bytes = min(actual.kv_bytes + kept_bytes, plan.pool_bytes) if actual is not None else 0
+    pool_free_bytes = plan.pool_bytes - filled_bytes
     planned_bytes = plan.weights_bytes + plan.fixed_bytes + plan.pool_bytes
     cache_value = text(
         "memory.of",
-        part=numbers.size(actual.kv_bytes if actual is not None else None),
+        part=numbers.size(filled_bytes if actual is not None else None),
         whole=numbers.size(plan.pool_bytes),
+    )
+    cache_hint = text(
+        "memory.cache_hint",
+        running=numbers.size(actual.kv_bytes if actual is not None else None),
+        kept=numbers.size(kept_bytes if actual is not None else None),
     )
     pieces: tuple[tuple[Part, int, str, str, str], ...] = (
         (
@@ -80,7 +87,7 @@ def _segments(plan: MemoryPlan, actual: MemoryActual | None, text: Text) -> tupl
             text("memory.weights_hint"),
         ),
         ("fixed", plan.fixed_bytes, text("memory.fixed"), numbers.size(plan.fixed_bytes), text("memory.fixed_hint")),
-        ("cache", kv_bytes, text("memory.cache"), cache_value, text("memory.cache_hint")),
+        ("cache", filled_bytes, text("memory.cache"), cache_value, cache_hint),
         ("free", pool_free_bytes, text("memory.free"), numbers.size(pool_free_bytes), text("memory.free_hint")),
         (
             "spare",

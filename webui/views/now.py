@@ -131,7 +131,10 @@ def _figures(overview: Overview | None, text: Text) -> tuple[Figure, ...]:
 
 
 def _now_at_work(overview: Overview, text: Text) -> str:
-    """Streams that generate, and prompts that are read meanwhile: a machine that only reads is not idle."""
+    """Streams that generate, prompts that are read meanwhile, and requests that are paused.
+
+    A machine that only reads is not idle.
+    """
     reading = [slot for slot in overview.slots if slot is not None and is_reading(slot)]
     parts = []
     if overview.decoding or not reading:
@@ -141,4 +144,7 @@ def _now_at_work(overview: Overview, text: Text) -> str:
     if reading and not overview.decoding:
         speeds = [slot.tokens_per_second for slot in reading if slot.tokens_per_second is not None]
         parts.append(f"{numbers.speed(sum(speeds) if speeds else None)} tok/s")
+    num_paused = sum(slot is not None and slot.is_suspended for slot in overview.slots)
+    if num_paused:
+        parts.append(text.count("figure.paused", num_paused))
     return " · ".join(parts)

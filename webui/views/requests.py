@@ -65,6 +65,7 @@ class SlotRow:
     phase: str = ""
     is_decoding: bool = False
     is_next: bool = False
+    is_paused: bool = False
     bar: PrefillBar | None = None
     context: str = ""
     context_hint: str = ""
@@ -114,7 +115,7 @@ class RecentRow:
 
 def is_reading(slot: Slot | None) -> bool:
     """The engine reads the prompt of this one now; it reads one prompt at a time."""
-    return slot is not None and slot.phase == "prefill" and not _is_unread(slot)
+    return slot is not None and slot.phase == "prefill" and not slot.is_suspended and not _is_unread(slot)
 
 
 def slot_rows(overview: Overview | None, text: Text) -> tuple[SlotRow, ...]:
@@ -173,18 +174,20 @@ def _is_unread(slot: Slot) -> bool:
 
 
 def _slot_row(number: int, slot: Slot, text: Text, *, is_next: bool) -> SlotRow:
-    is_decoding = slot.phase == "decode"
+    is_paused = slot.is_suspended
+    is_decoding = slot.phase == "decode" and not is_paused
+    is_next = is_next and not is_paused
     context = None if slot.prompt_tokens is None else slot.prompt_tokens + slot.output_tokens
-    phase = "phase.decode" if is_decoding else "phase.next" if is_next else "phase.prefill"
     return SlotRow(
         slot=number,
         id=slot.id,
         name=f"#{slot.number}",
         key=slot.key,
-        phase=text(phase),
+        phase=_phase(text, is_decoding=is_decoding, is_next=is_next, is_paused=is_paused),
         is_decoding=is_decoding,
         is_next=is_next,
-        bar=None if is_decoding or is_next else _prefill_bar(slot, text),
+        is_paused=is_paused,
+        bar=None if is_decoding or is_next or is_paused else _prefill_bar(slot, text),
         context=numbers.tokens(context),
         context_hint=text(
             "slot.context_hint",
@@ -197,6 +200,14 @@ def _slot_row(number: int, slot: Slot, text: Text, *, is_next: bool) -> SlotRow:
         cancel_label=text("cancel.label", name=f"#{slot.number}"),
         cancel_effect=_cancel_effect(slot, text),
     )
+
+
+def _phase(text: Text, *, is_decoding: bool, is_next: bool, is_paused: bool) -> str:
+    if is_paused:
+        return text("phase.paused")
+    if is_decoding:
+        return text("phase.decode")
+    return text("phase.next") if is_next else text("phase.prefill")
 
 
 def _cancel_effect(slot: Slot, text: Text) -> str:

@@ -170,6 +170,8 @@ def _detail(overview: Overview, text: Text) -> str:
         parts.append(text.count("state.drain", num_running(overview)))
     elif engine.state == "crashed":
         parts.append(text("state.starts_again"))
+    elif engine.state == "ready" and engine.cache is not None and not engine.cache.is_on:
+        parts.append(text("state.cache_off"))
     elif engine.state == "failed" and engine.error is not None:
         parts.append(engine.error)
     num_held = sum(waiting.phase == "held" for waiting in overview.waiting)

@@ -2,7 +2,6 @@
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -34,14 +33,11 @@ async def test_an_answer_that_is_not_understood_is_a_refusal(answering, answer):
 async def test_the_plan_is_asked_for_with_what_the_load_would_have(tmp_path):
     home = Home(tmp_path / "home")
     home.create()
-    program = "import sys; open('asked', 'w').write(' '.join(sys.argv[1:])); print('{}')"
+    program = "import sys; sys.exit(' '.join(sys.argv[1:]))"
+    questions = EngineQuestions(home, [sys.executable, "-c", program])
 
-    await EngineQuestions(home, [sys.executable, "-c", program]).check(
-        Wanted("demo", context=9, budget_bytes=7, kv_bits=4)
-    )
-
-    asked = Path(home.root, "asked").read_text()
-    assert asked.startswith("plan --model demo --json --context 9 --budget 7 --kv-bits 4 --home ")
+    with pytest.raises(ModelRefused, match=r"^plan --model demo --json --context 9 --budget 7 --kv-bits 4 --home"):
+        await questions.check(Wanted("demo", context=9, budget_bytes=7, kv_bits=4))
 
 
 async def test_an_engine_that_cannot_be_started_is_a_refusal(tmp_path):
