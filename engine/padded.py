@@ -6,9 +6,9 @@ They are correct before they are fast: a padded row reads and stores as much as 
 from typing import Any, Literal
 
 import mlx.core as mx
-from mlx_lm.models.cache import ArraysCache, CacheList
+from mlx_lm.models.cache import ArraysCache, BatchKVCache, CacheList
 
-from engine.layout import Caches, LayoutUnsupported, arrays_of, grow_to, held_bytes
+from engine.layout import Caches, LayoutUnsupported, arrays_of, grow_to, held_bytes, parts_of
 
 
 class PaddedLayout:
@@ -26,6 +26,7 @@ class PaddedLayout:
         self._model = model
         self._layers: Caches = []
         self._width = 0
+        self._longest_room = 0
 
     def __len__(self) -> int:
         return self._width
@@ -61,8 +62,14 @@ class PaddedLayout:
         return logits[:, -1, :]
 
     def make_room(self, index: int, room_len: int) -> None:
-        if self._width == 1:  # a batch grows by mlx-lm's own step, all rows together
+        if self._width == 1:
             grow_to(self._layers, room_len)
+            return
+        self._longest_room = max(room_len, self._longest_room if index else 0)
+        if index == self._width - 1:  # all rows grow together, when the longest is full
+            for part in parts_of(self._layers):
+                if type(part) is BatchKVCache:
+                    part.step = max(1, self._longest_room - part._idx)
 
     def pending(self) -> list[mx.array]:
         return arrays_of([layer.state for layer in self._layers])

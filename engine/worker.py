@@ -21,7 +21,7 @@ import mlx.core as mx
 from engine.admission import MemoryPool
 from engine.answering import Answering
 from engine.device import free_gpu_bytes, keep_resident
-from engine.errors import DeviceFailed, EngineError, Stopping
+from engine.errors import DeviceFailed, EngineError, NonFiniteLogits, Stopping
 from engine.execution import Execution
 from engine.governor import Governor
 from engine.mailbox import Cancel, ClearCache, Command, Mailbox, Stop, Submit
@@ -258,12 +258,16 @@ class Worker:
         for outcome in step.outcomes:
             if isinstance(outcome.result, SampledToken):
                 self._answering.take_token(outcome.request, outcome.result)
-            else:
+            elif isinstance(outcome.result, NonFiniteLogits):
                 self._fail_broken(outcome.request, outcome.result)
+            else:  # a grammar is its request's own fault, however often
+                self._answering.fail(outcome.request, outcome.result)
         self._scheduler.observe_decode((self._clock() - began_at) * 1000)
 
-    def _fail_broken(self, request: Request, error: EngineError) -> None:
+    def _fail_broken(self, request: Request, error: NonFiniteLogits) -> None:
         self._answering.fail(request, error)
+        if self._execution is not None:
+            self._execution.clear_cache()  # what it computed would break whoever shares its prefix, and itself again
         if self._counters.completed != self._completed_at_last_break:
             self._completed_at_last_break, self._broken_in_a_row = self._counters.completed, 0
         self._broken_in_a_row += 1

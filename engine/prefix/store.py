@@ -147,15 +147,17 @@ class PrefixStore:
             start, end = piece.first * BLOCK_TOKENS, (piece.first + piece.num_blocks) * BLOCK_TOKENS
             if not 0 <= start < end <= extent.num_tokens:
                 raise RestoreMismatch(f"tokens [{start}, {end}) of an extent of {extent.num_tokens}")
+            is_whole = end - start == extent.num_tokens
             for layer, arrays in zip(layers, extent.layers, strict=True):
-                layer.append(tuple(array[:, :, start:end] for array in arrays))
+                layer.append(arrays if is_whole else tuple(array[:, :, start:end] for array in arrays))
         num_tokens = sum(piece.num_blocks for piece in pieces) * BLOCK_TOKENS
         return Held(layers, num_tokens, None if snapshot_id is None else self._snapshots[snapshot_id])
 
     def restore(self, held: Held, *, length: int, caches: Caches, room_len: int) -> None:
         """Fill fresh `caches` with the first `length` tokens, in buffers that have room for `room_len`.
 
-        Returns when the device is done. Where the store no longer has what is held, the peak is one layer.
+        Returns when the device is done. A layer is waited for when the next one has been asked for, so where the store
+        no longer has what is held, the peak is two layers.
         Raises RestoreMismatch when what is held, or a layer afterwards, does not stand at exactly `length` tokens.
         """
         self._check(held, length)
@@ -163,11 +165,15 @@ class PrefixStore:
         assert all(part.empty() for part in parts), "only fresh caches can be restored into"
         fixed = [part for part in parts if not is_growing(part)]
         held.layers.reverse()
+        before: list[mx.array] = []
         for part in parts:
             if is_growing(part):
                 arrays = joined(held.layers.pop(), room_len=max(room_len, length))
-                mx.eval(arrays)
+                mx.async_eval(arrays)  # type: ignore[no-untyped-call]  # so in MLX's stubs
+                mx.eval(before)
                 set_token_arrays(part, arrays, length)
+                before = arrays
+        mx.eval(before)
         if held.snapshot is not None:
             for part, state in zip(fixed, held.snapshot.states, strict=True):
                 set_saved_state(part, state)

@@ -78,9 +78,11 @@ def test_a_command_of_splash_for_this_home_is_known_and_another_is_not(listen, t
 
 
 def test_a_module_of_splash_that_was_started_in_this_home_is_known(tmp_path):
-    (tmp_path / "control.py").write_text("import time; time.sleep(600)")
-    child = subprocess.Popen([sys.executable, "-m", "control"], cwd=tmp_path)
+    (tmp_path / "control.py").write_text("import time; print('up', flush=True); time.sleep(600)")
+    child = subprocess.Popen([sys.executable, "-m", "control"], cwd=tmp_path, stdout=subprocess.PIPE)
     try:
+        # Its command line may still be empty in the moment after its start.
+        child.stdout.readline()
         record = ProcessRecord(
             name="control",
             pid=child.pid,
@@ -98,6 +100,7 @@ def test_a_module_of_splash_that_was_started_in_this_home_is_known(tmp_path):
     finally:
         child.kill()
         child.wait()
+        child.stdout.close()
 
 
 def test_a_zombie_counts_as_gone(listen):

@@ -162,6 +162,25 @@ def test_a_padded_row_that_is_left_alone_grows_to_the_room_that_it_is_given(dens
     assert layout.kv_bytes == both_rows * 130 // 100
 
 
+def test_padded_rows_grow_together_to_the_longest_room_that_they_are_given(dense):
+    """Each by mlx-lm's own 256 tokens would be more than the memory pool has counted."""
+    layout = PaddedLayout(dense, make_prompt_cache(dense))
+    for length in (90, 100):
+        caches = new_caches(dense, room_len=length)
+        prefill_slice(dense, caches, [1] * length)
+        layout.join(caches)
+    bytes_per_token = held_bytes(caches) // 100
+    held_tokens = []
+
+    for _ in range(31):
+        layout.make_room(0, 105)
+        layout.make_room(1, 130)
+        mx.eval(layout.forward(mx.array([1, 1])), layout.pending())
+        held_tokens.append(layout.kv_bytes // bytes_per_token)
+
+    assert held_tokens == [2 * 130] * 30 + [2 * 131]
+
+
 def test_quantised_rows_grow_to_the_room_that_they_are_given():
     model = build(with_wide_heads("dense"))
     layout = RowsLayout(model, new_caches(model, room_len=1, kv_bits=4))

@@ -10,10 +10,10 @@ from types import SimpleNamespace
 import mlx.core as mx
 import pytest
 
-from engine.errors import DeviceFailed, InvalidRequest, ModelUnsound, Refused, Stopping
+from engine.errors import ConstraintFailed, DeviceFailed, InvalidRequest, ModelUnsound, Refused, Stopping
 from engine.wire import Failed, Finished
 from engine.worker import Worker
-from tests.unit.engine.conftest import NUM_TOKENS
+from tests.unit.engine.conftest import NUM_TOKENS, decode_plainly
 from tests.unit.engine.conversations import PATIENCE_S, Client, NumberedOutput, a_request
 from tests.unit.engine.models import KINDS, build
 from tests.unit.engine.workers import BROKEN_TOKEN, ENDLESS, Wrapped, ask, described, running, wait_until
@@ -44,6 +44,45 @@ def test_logits_that_are_not_finite_fail_only_their_request(dense):
 
     assert broken.tokens == []
     assert len(sound.tokens) == 300
+
+
+def test_a_fault_of_the_device_that_passes_leaves_no_broken_prefix_behind():
+    """What was computed while it lasted would break every request that begins alike."""
+    model = build(KINDS["dense"])
+    embedding = model.model.embed_tokens
+    sound, broken = embedding.weight, embedding.weight * float("nan")
+    mx.eval(broken)
+    plain = decode_plainly(model, tuple(range(1, 100)))
+    with running(model) as worker:
+        embedding.weight = broken
+        first = ask(worker, "first", prompt=plain.prompt, max_tokens=5)
+        assert "not finite" in first.ending().message
+        embedding.weight = sound
+
+        again = ask(worker, "again", prompt=plain.prompt, max_tokens=NUM_TOKENS)
+
+        assert again.ending().reason == "length"
+        assert again.tokens == list(plain.tokens)
+
+
+def test_grammars_that_fail_one_after_another_end_only_their_requests(dense):
+    with running(dense) as worker:
+        sound = ask(worker, "sound", max_tokens=ENDLESS)
+        assert sound.started.wait(PATIENCE_S)
+
+        failed = [ask(worker, f"failed {i}", constraint=HopelessGrammar()).ending() for i in range(4)]
+
+        assert {ending.code for ending in failed} == {"internal"}
+        worker.cancel("sound")
+        assert sound.ending().reason == "cancelled"
+
+
+class HopelessGrammar:
+    def allowed(self):
+        raise ConstraintFailed("no token of the model continues the answer")
+
+    def accept(self, token):
+        raise AssertionError("nothing was allowed")
 
 
 def test_a_client_that_cannot_be_reached_does_not_disturb_the_others(dense):

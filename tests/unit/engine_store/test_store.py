@@ -125,7 +125,7 @@ def test_the_bytes_of_a_snapshot_are_found_without_computing_anything():
     assert mx.get_peak_memory() <= before
 
 
-def test_restoring_what_was_dropped_needs_room_for_one_layer_more():
+def test_restoring_what_was_dropped_needs_room_for_two_layers_more():
     num_layers, length = 8, 2048
     layer_bytes = 2 * HEADS * length * WIDTH * 4
     start = active_bytes()
@@ -142,7 +142,7 @@ def test_restoring_what_was_dropped_needs_room_for_one_layer_more():
     fresh = [KVCache() for _ in range(num_layers)]
     store.restore(held, length=length, caches=fresh, room_len=length + 64)
 
-    assert mx.get_peak_memory() - start <= (num_layers + 1) * layer_bytes * 1.1
+    assert mx.get_peak_memory() - start <= (num_layers + 2) * layer_bytes * 1.1
     assert active_bytes() - start <= num_layers * layer_bytes * 1.1
 
 
