@@ -35,12 +35,14 @@ class Answering:
         self._clock = clock
 
     def tell_progress(self, request: Request) -> None:
-        """Four times a second at most, and never behind the first token: a resumed request prefills unseen."""
+        """Four times a second at most, never behind the first token, and never less than before: a resumed request
+        catches up unseen.
+        """
         now = self._clock()
         if request.tokens or now - request.last_progress_at < PROGRESS_S:
             return
         request.last_progress_at = now
-        processed = min(request.prefilled_len, request.prompt_len)
+        request.told_len = processed = max(request.told_len, min(request.prefilled_len, request.prompt_len))
         self._deliver(request, [Prefill(processed=processed, cached=request.cached_len, total=request.prompt_len)])
 
     def take_token(self, request: Request, token: SampledToken) -> None:

@@ -128,6 +128,7 @@ class Request:
     first_token_at: float | None = None
     first_emission_tokens: int = 0
     last_progress_at: float = float("-inf")
+    told_len: int = 0  # the largest progress that the client was told
 
     def __post_init__(self) -> None:
         if not self.blocks.length:

@@ -31,11 +31,6 @@ class PerRow(list[Any]):
 ALL = slice(None)
 
 
-def has_room(row: Any, num_tokens: int) -> bool:
-    """Whether the row is plain KV that holds something and takes `num_tokens` more without growing."""
-    return type(row) is KVCache and row.keys is not None and row.offset + num_tokens <= row.keys.shape[2]
-
-
 class Positions:
     """Where the next token of each row goes: one array a step, shared by all layers."""
 
@@ -69,20 +64,19 @@ class AttentionRows:
         width, num_tokens = len(self.rows), keys.shape[2]
         all_keys, all_values = PerRow(), PerRow()
         for row, row_keys, row_values in zip(self.rows, mx.split(keys, width), mx.split(values, width), strict=True):
-            if has_room(row, num_tokens):
-                # What KVCache does, in half its time on the host: a step does this for every row of every layer.
-                start, end = row.offset, row.offset + num_tokens
+            held_keys, held_values, start = row.keys, row.values, row.offset
+            end = start + num_tokens
+            if type(row) is not KVCache or held_keys is None or end > held_keys.shape[2]:
+                held_keys, held_values = row.update_and_fetch(row_keys, row_values)
+            else:
+                # What KVCache does, in two thirds of the host's time: a step does this for each row of each layer.
                 place, whole = (ALL, ALL, slice(start, end)), (ALL, ALL, slice(end))
-                held_keys, held_values = row.keys, row.values
                 held_keys[place] = row_keys
                 held_values[place] = row_values
                 row.offset = end
-                all_keys.append(held_keys[whole])
-                all_values.append(held_values[whole])
-            else:
-                whole_keys, whole_values = row.update_and_fetch(row_keys, row_values)
-                all_keys.append(whole_keys)
-                all_values.append(whole_values)
+                held_keys, held_values = held_keys[whole], held_values[whole]
+            all_keys.append(held_keys)
+            all_values.append(held_values)
         return all_keys, all_values
 
     def keys_and_values(self) -> tuple[PerRow, PerRow]:

@@ -200,6 +200,7 @@ class Worker:
             execution.fit_cache(self._scheduler.free_for_cache_bytes)
         match action:
             case Start(request):
+                self._read_step_in_flight(execution)
                 self._paused(lambda: execution.start(request, cache_bytes=self._scheduler.free_for_cache_bytes))
                 self._answering.tell_progress(request)
                 self._publish()
@@ -233,11 +234,9 @@ class Worker:
     # --- actions -----------------------------------------------------------------------------------------------------
 
     def _prefill(self, execution: Execution, request: Request, num_tokens: int) -> None:
-        began_at = self._clock()
-        waiting_step = execution.drain()
-        if waiting_step is not None:  # its tokens must not wait for the slice, and may change what is to be done
-            self._emit(waiting_step, began_at)
+        if self._read_step_in_flight(execution):  # which may have changed what is to be done
             return
+        began_at = self._clock()
         execution.prefill(request, num_tokens)
         mx.clear_cache()
         elapsed_ms = (self._clock() - began_at) * 1000
@@ -250,6 +249,14 @@ class Worker:
         self._emit(execution.decode(), began_at)
         if self._counters.decode_batches % CLEAR_EVERY_STEPS == 0:
             mx.clear_cache()
+
+    def _read_step_in_flight(self, execution: Execution) -> bool:
+        """Whether there was one. Its tokens must not wait for whatever is done next."""
+        began_at = self._clock()
+        step = execution.drain()
+        if step is not None:
+            self._emit(step, began_at)
+        return step is not None
 
     def _emit(self, step: DecodedStep, began_at: float) -> None:
         """Count a step that was just read, and hand its tokens to their requests."""
@@ -276,10 +283,9 @@ class Worker:
 
     def _suspend(self, execution: Execution, request: Request) -> None:
         """Memory is short: what the request has computed goes to the prefix cache, and its row is freed."""
-        began_at = self._clock()
-        waiting_step = execution.drain()
-        if waiting_step is not None:  # its token was sampled, so it must not be sampled again; it may be the last
-            self._emit(waiting_step, began_at)
+        self._read_step_in_flight(
+            execution
+        )  # its token was sampled, so it must not be sampled again; it may be the last
         began_at = self._clock()
         execution.fit_cache(self._scheduler.free_for_cache_bytes)
         execution.release(request)

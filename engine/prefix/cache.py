@@ -20,6 +20,10 @@ from engine.wire import CacheCleared, CacheStatus, SnapshotKind
 
 logger = logging.getLogger(__name__)
 
+# A row that ends is there twice while it is copied, and the streams go on. What is larger is moved layer by layer, and
+# they wait.
+LARGEST_COPY_BYTES = 256 * 2**20
+
 
 class PrefixCache:
     """Made once a model; all of it on the worker's thread. Off, it finds nothing and takes nothing.
@@ -65,7 +69,12 @@ class PrefixCache:
         if self._store is None:
             return 0
         began = time.perf_counter()
-        match = self._index.match(request.blocks, limit_len=request.input_len - 1, request_id=request.id)
+        match = self._index.match(
+            request.blocks,
+            limit_len=request.input_len - 1,
+            request_id=request.id,
+            is_resumed=request.was_suspended,
+        )
         self._index.pin(match)
         self.set_budget(budget_bytes)
         self._index.unpin(match)
@@ -101,10 +110,10 @@ class PrefixCache:
     def publish_rest(self, request: Request, caches: Caches, *, length: int, checkpoint: Snapshot | None) -> None:
         """The request ends or yields. `checkpoint` is the last state that was captured while it decoded."""
         if checkpoint is not None:
-            self._publish(request, caches, length, None)
+            self._publish(request, caches, length, None, is_last=True)
             self._put_snapshot(request, checkpoint.covered_tokens, "decoded", lambda: checkpoint)
         else:
-            self._publish(request, caches, length, "suspended")
+            self._publish(request, caches, length, "suspended", is_last=True)
 
     def forget(self, request: Request) -> None:
         self._index.release(request.id)
@@ -130,31 +139,45 @@ class PrefixCache:
             missed_boundaries=self._missed_boundaries,
         )
 
-    def _publish(self, request: Request, caches: Caches, length: int, kind: SnapshotKind | None) -> None:
-        """All full blocks of the first `length` tokens that are not there yet; with a snapshot if `length` is one."""
+    def _publish(
+        self, request: Request, caches: Caches, length: int, kind: SnapshotKind | None, *, is_last: bool = False
+    ) -> None:
+        """All full blocks of the first `length` tokens that are not there yet; with a snapshot if `length` is one.
+
+        `is_last`: the caches are given up, and their growing layers may be moved out of them.
+        """
         if self._store is None:
             return
         began = time.perf_counter()
-        is_whole = self._put_blocks(self._store, request, caches, length)
+        is_whole = self._put_blocks(self._store, request, caches, length, is_last=is_last)
         is_exact = length % BLOCK_TOKENS == 0 and length > 0
         if kind is not None and is_whole and is_exact and self.needs_snapshots:
             store = self._store
             self._put_snapshot(request, length, kind, lambda: store.capture(caches, length))
         self._publish_ms += (time.perf_counter() - began) * 1000
 
-    def _put_blocks(self, store: PrefixStore, request: Request, caches: Caches, length: int) -> bool:
+    def _put_blocks(self, store: PrefixStore, request: Request, caches: Caches, length: int, *, is_last: bool) -> bool:
         """Whether all blocks are there in the end. A gap would make what lies behind it useless."""
-        for run in self._index.missing(request.blocks, upto_len=floor_to_block(length)):
+        runs = self._index.missing(request.blocks, upto_len=floor_to_block(length))
+        added: dict[int, tuple[int, int]] = {}
+        num_bytes = 0
+        for run in runs:
             start = run.first_block * BLOCK_TOKENS
             end = start + run.num_blocks * BLOCK_TOKENS
-            num_bytes = store.extent_bytes(caches, end - start)
-            extent_id = self._index.add_extent(request.blocks, run, nbytes=num_bytes)
+            extent_bytes = store.extent_bytes(caches, end - start)
+            extent_id = self._index.add_extent(request.blocks, run, nbytes=extent_bytes)
             self._drop()
             if extent_id is None:
-                return False
-            store.put_extent(extent_id, caches, start, end)
-            self.version += 1
-        return True
+                break
+            added[extent_id] = (start, end)
+            num_bytes += extent_bytes
+        if is_last and num_bytes > LARGEST_COPY_BYTES:
+            store.move_extents(added, caches)
+        else:
+            for extent_id, (start, end) in added.items():
+                store.put_extent(extent_id, caches, start, end)
+        self.version += bool(added)
+        return len(added) == len(runs)
 
     def _put_snapshot(self, request: Request, length: int, kind: SnapshotKind, capture: Callable[[], Snapshot]) -> None:
         store = self._store

@@ -89,8 +89,11 @@ class PrefixIndex:
             num_live -= 1
         return num_live * BLOCK_TOKENS
 
-    def match(self, blocks: TokenBlocks, *, limit_len: int, request_id: str) -> Match:
-        """The one lookup of a request that begins to prefill; it may restore `limit_len` tokens at most."""
+    def match(self, blocks: TokenBlocks, *, limit_len: int, request_id: str, is_resumed: bool = False) -> Match:
+        """The one lookup of a request that begins to prefill; it may restore `limit_len` tokens at most.
+
+        `is_resumed`: it was suspended and finds its own work again, which is no lookup to count or to explain.
+        """
         limit_len = floor_to_block(min(limit_len, blocks.length))
         walk = self._walk(blocks, blocks.num_blocks)
         matched_len = min(walk.num_live * BLOCK_TOKENS, limit_len)
@@ -104,7 +107,7 @@ class PrefixIndex:
         if snapshot is not None:
             self._use_snapshot(snapshot, walk)
         explanation = None
-        if restore_len < limit_len:
+        if restore_len < limit_len and not is_resumed and not walk.is_continued(restore_len):
             explanation = MissExplanation(
                 id=request_id,
                 sampled_at_s=self._clock(),
@@ -115,7 +118,8 @@ class PrefixIndex:
                 first_difference=self._tree.first_difference(blocks, walk.path),
                 distance_tokens=matched_len - restore_len,
             )
-        self._ledger.looked_up(blocks.length, restore_len, matched_len, explanation)
+        if not is_resumed:
+            self._ledger.looked_up(blocks.length, restore_len, matched_len, explanation)
         return Match(
             restore_len=restore_len,
             matched_len=matched_len,

@@ -7,7 +7,7 @@ It decides nothing: the index says what is kept, under which id, and what is dro
 3. A restore goes layer by layer, and lets go of each layer's extents before it takes the next.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,6 +125,25 @@ class PrefixStore:
         extent = Extent(end - start, layers)
         self._extents[extent_id] = extent
         self.nbytes += extent.nbytes
+
+    def move_extents(self, runs: Mapping[int, tuple[int, int]], caches: Caches) -> None:
+        """Keep the tokens [start, end) of each extent id, and take every growing layer out of the caches on the way.
+
+        Returns when the device is done: a row becomes extents at a peak of one layer.
+        """
+        layers: dict[int, list[LayerArrays]] = {extent_id: [] for extent_id in runs}
+        for part in parts_of(caches):
+            if is_growing(part):
+                assert all(end <= part.offset for _, end in runs.values()), "tokens that are not there yet"
+                arrays = token_arrays(part)
+                for extent_id, (start, end) in runs.items():
+                    layers[extent_id].append(tuple(mx.contiguous(array[:, :, start:end]) for array in arrays))
+                mx.eval([kept[-1] for kept in layers.values()])
+                part.keys = part.values = None
+        for extent_id, (start, end) in runs.items():
+            extent = Extent(end - start, tuple(layers[extent_id]))
+            self._extents[extent_id] = extent
+            self.nbytes += extent.nbytes
 
     def capture(self, caches: Caches, covered_tokens: int) -> Snapshot:
         """The fixed layers of caches that hold exactly `covered_tokens` tokens. Lazy: evaluate `Snapshot.arrays()`."""

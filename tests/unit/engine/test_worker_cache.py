@@ -7,6 +7,7 @@ import pytest
 from engine.blocks import floor_to_block
 from engine.kinds import is_growing
 from engine.layout import new_caches, parts_of
+from engine.prefix import cache
 from engine.request import PromptMarks
 from engine.step import prefill_slice
 from engine.wire import Failed, Finished
@@ -53,6 +54,18 @@ def test_the_next_turn_is_served_with_what_was_generated(tiny):
         cold.ending()
     assert warm_ending.usage.cached == floor_to_block(150 + 80 - 1)
     assert warm.tokens == cold.tokens
+
+
+def test_a_row_that_is_moved_into_the_cache_is_served_as_one_that_was_copied(tiny, monkeypatch):
+    monkeypatch.setattr(cache, "LARGEST_COPY_BYTES", 0)
+    prompt = a_prompt(150)
+    with running(tiny.model) as worker:
+        first = ask(worker, "first", prompt=prompt, max_tokens=80, marks=marks())
+        first.ending()
+
+        again = ask(worker, "again", prompt=(*prompt, *first.tokens[:79], 1), max_tokens=1, marks=marks())
+
+        assert again.ending().usage.cached == floor_to_block(150 + 79)
 
 
 def test_a_tag_that_moves_costs_one_block(tiny):

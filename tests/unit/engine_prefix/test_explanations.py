@@ -43,13 +43,23 @@ def test_the_first_difference_is_to_the_token_against_the_closest_of_several():
     assert (match.explanation.cause, match.explanation.distance_tokens) == ("never_taken", 0)
 
 
-def test_where_an_earlier_sequence_just_ended_the_difference_is_its_last_full_blocks_end():
+def test_a_conversation_that_just_goes_on_needs_no_explanation():
     index = an_index()
     publish(index, EARLIER[:330])
 
     match = look_up(index, EARLIER)
 
-    assert match.explanation is not None and match.explanation.first_difference == 320
+    assert (match.restore_len, match.explanation) == (320, None)
+
+
+def test_a_resumed_request_is_no_lookup():
+    index = an_index()
+    publish(index, EARLIER)
+
+    match = index.match(TokenBlocks(EARLIER), limit_len=len(EARLIER), request_id="r", is_resumed=True)
+
+    assert match.restore_len == 480
+    assert (index.status().lookups, index.status().hits) == (0, 0)
 
 
 def test_a_prompt_seen_whole_before_differs_at_its_end():

@@ -113,7 +113,10 @@ class IndexMachine(RuleBasedStateMachine):
         assert match.restore_len == ahead <= match.matched_len <= limit_len
         assert self.store.restore(match) == tokens[: match.restore_len]
         assert (match.snapshot_id is not None) == (self.needs_snapshots and match.restore_len > 0)
-        assert (match.explanation is None) == (match.restore_len == limit_len // BLOCK_TOKENS * BLOCK_TOKENS)
+        if match.restore_len == limit_len // BLOCK_TOKENS * BLOCK_TOKENS:
+            assert match.explanation is None
+        elif match.explanation is None:  # it goes on where an earlier one ended
+            assert match.restore_len == match.matched_len > 0
         if match.junction_len is not None:
             assert self.needs_snapshots and match.restore_len < match.junction_len <= limit_len
         if match.explanation is not None:

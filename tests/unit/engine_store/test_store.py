@@ -146,6 +146,26 @@ def test_restoring_what_was_dropped_needs_room_for_two_layers_more():
     assert active_bytes() - start <= num_layers * layer_bytes * 1.1
 
 
+def test_moving_a_row_into_the_store_needs_room_for_one_layer_more_and_keeps_what_copying_keeps():
+    num_layers, length = 8, 2048
+    layer_bytes = 2 * HEADS * length * WIDTH * 4
+    start = active_bytes()
+    caches = [growing_cache(length, room_len=length) for _ in range(num_layers)]
+    kept = [mx.array(cache.keys[:, :, 256:512]) for cache in caches]
+    mx.eval(kept)
+    store = PrefixStore(caches)
+    mx.reset_peak_memory()
+
+    store.move_extents({number: (number * 256, (number + 1) * 256) for number in range(length // 256)}, caches)
+
+    assert mx.get_peak_memory() - start <= (num_layers + 1) * layer_bytes * 1.1 + sum(each.nbytes for each in kept)
+    assert all(cache.keys is None for cache in caches)
+    assert store.nbytes == num_layers * layer_bytes
+    fresh = [KVCache() for _ in range(num_layers)]
+    store.restore(store.hold([Piece(1, 0, 8)], None), length=256, caches=fresh, room_len=256)
+    assert all(mx.array_equal(cache.keys, keys) for cache, keys in zip(fresh, kept, strict=True))
+
+
 def test_a_restored_row_leaves_the_store_as_large_as_it_was():
     cache = growing_cache(512, room_len=512)
     store = PrefixStore([cache])
