@@ -16,7 +16,7 @@ from typing import Any, Literal
 import mlx.core as mx
 from mlx_lm.models.cache import ArraysCache, KVCache, RotatingKVCache
 
-from engine.layout import Caches, LayoutUnsupported, QuantizedRow, arrays_of, grow_to, held_bytes
+from engine.layout import Caches, LayoutUnsupported, QuantizedRow, grow_to, held_bytes
 
 ATTENTION_NAME = "scaled_dot_product_attention"
 ATTENTION_CACHES = (KVCache, QuantizedRow, RotatingKVCache)

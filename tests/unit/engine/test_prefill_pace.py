@@ -103,3 +103,21 @@ def test_what_another_prompt_does_is_its_own_matter():
     pace.for_another().observe(720, 30_000.0, target_ms=400.0)
 
     assert pace.slice_tokens(400.0) == before
+
+
+def test_what_a_slice_costs_whatever_its_length_does_not_shrink_it_to_nothing():
+    """A device with 900 ms of fixed cost: 16 tokens a second would never end. It may take as long as it takes."""
+    pace = PrefillPace()
+    num_tokens, elapsed_ms = 0, 0.0
+    while num_tokens < 20_000:
+        length = pace.slice_tokens(800)
+        took_ms = 900 + length * 1.0
+        pace.observe(length, took_ms, target_ms=800)
+        num_tokens, elapsed_ms = num_tokens + length, elapsed_ms + took_ms
+
+    assert num_tokens / elapsed_ms > 16 / 916 * 2
+
+    for _ in range(10):  # and when the cost is gone, so is the memory of it
+        length = pace.slice_tokens(800)
+        pace.observe(length, length * 1.0, target_ms=800)
+    assert 500 <= pace.slice_tokens(800) <= 800
