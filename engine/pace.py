@@ -19,7 +19,7 @@ NUM_SPEEDS: Final = 3  # one lucky slice must not lengthen the next one
 EQUAL_COST_TOKENS: Final = 4096
 # What a slice costs whatever its length can't be cut. One of at most SHRUNK times the tokens of the first that was too
 # long, and still STAYED times as long, says so: that first length stays, and shorter ones are tried after RETRY_SLICES.
-SHRUNK: Final = 0.6
+SHRUNK: Final = 0.3
 STAYED: Final = 0.75
 RETRY_SLICES: Final = 8
 
@@ -52,6 +52,11 @@ class PrefillPace:
         pace._last_tokens = self._last_tokens
         pace._is_guess = True
         return pace
+
+    @property
+    def is_cut_in_vain(self) -> bool:
+        """Whether shorter slices took as long, so that they are as long as before."""
+        return self._floor_tokens > SMALLEST_SLICE_TOKENS
 
     def slice_tokens(self, target_ms: float, *, depth: int = 0) -> int:
         if not self._speeds:
