@@ -127,7 +127,7 @@ def tokens_per_second(
             sampling=SamplingParameters(temperature=warmth, seed=stream),
             max_tokens=num_tokens,
             request_class="interactive",
-            output=Unread(),  # type: ignore[arg-type]
+            output=Unread(),  # type: ignore[arg-type]  # the decoder never looks at it
             deliver=lambda events: None,
             arrived_at=0.0,
             blocks=TokenBlocks(PROMPT),

@@ -111,10 +111,6 @@ class PrefixStore:
         arrays = [array for part in parts_of(caches) if is_growing(part) for array in token_arrays(part)]
         return sum(array.nbytes // array.shape[TOKEN_AXIS] for array in arrays) * num_tokens
 
-    def snapshot_bytes(self, caches: Caches) -> int:
-        """Bytes of a snapshot of these caches as they are. Evaluates nothing."""
-        return self.capture(caches, 0).nbytes
-
     def put_extent(self, extent_id: int, caches: Caches, start: int, end: int) -> None:
         """Keep a copy of tokens [start, end) of every growing layer. Returns while the device still copies."""
         growing = [part for part in parts_of(caches) if is_growing(part)]

@@ -94,7 +94,7 @@ class StreamedCalls(CallReader):
 
     def _step(self) -> bool:
         """Read on; False when more text is needed."""
-        raise NotImplementedError
+        raise NotImplementedError  # each family has its own
 
     def _close(self) -> None:
         """The model ended the call: complete the arguments, where only the end of the format is missing."""

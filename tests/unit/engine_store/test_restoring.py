@@ -134,7 +134,7 @@ def test_a_wrong_block_is_seen_in_the_logits(subject):
 def test_a_stale_snapshot_is_refused_or_seen_in_the_logits(subject):
     store, pieces = published(subject, length=64)
     if not store.needs_snapshots:
-        pytest.skip("the model has no fixed layers")
+        pytest.skip("the model has no fixed layers")  # so there is no snapshot that could be stale
     stale = store.capture(prefilled(subject, PROMPT[:32]), 32)
     plain = next_logits(subject.model, prefilled(subject, PROMPT[:64]), PROMPT[64:70])
     store.drop([], [0])

@@ -34,7 +34,7 @@ def test_bytes_are_known_before_anything_is_copied(subject):
     store = subject.store()
     caches = prefilled(subject, prompt_of(96))
     extent_bytes = store.extent_bytes(caches, 64)
-    snapshot_bytes = store.snapshot_bytes(caches)
+    snapshot_bytes = store.capture(caches, 0).nbytes
 
     put_blocks(store, caches, 32, 96)
     held_by_extent = store.nbytes
@@ -108,7 +108,7 @@ def test_a_snapshot_of_a_window_is_no_larger_than_the_window():
     window.update_and_fetch(mx.ones((1, HEADS, 1024, WIDTH)), mx.ones((1, HEADS, 1024, WIDTH)))
     store = PrefixStore([window])
 
-    assert store.snapshot_bytes([window]) == 2 * HEADS * 64 * WIDTH * 4
+    assert store.capture([window], 0).nbytes == 2 * HEADS * 64 * WIDTH * 4
     assert store.extent_bytes([window], 256) == 0
 
 
@@ -120,7 +120,7 @@ def test_the_bytes_of_a_snapshot_are_found_without_computing_anything():
     before = active_bytes()
     mx.reset_peak_memory()
 
-    store.snapshot_bytes([window])
+    store.capture([window], 0).nbytes
 
     assert mx.get_peak_memory() <= before
 
@@ -218,7 +218,7 @@ def test_parts_of_one_layer_are_taken_apart():
 
     assert store.needs_snapshots
     assert store.extent_bytes([layer], 32) == 2 * HEADS * 32 * WIDTH * 4
-    assert store.snapshot_bytes([layer]) == 2 * 8 * 8 * 4
+    assert store.capture([layer], 0).nbytes == 2 * 8 * 8 * 4
 
 
 def test_a_cache_whose_state_cannot_be_set_is_refused():
