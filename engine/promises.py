@@ -12,6 +12,8 @@ from engine.wire import PromiseStatus
 SLICE_PART_OF_GAP: Final = 0.8
 SLICE_ALONE_MS: Final = 800.0  # so that a cancel is seen within a second
 SHARE_TOLERANCE: Final = 0.02
+# Windows are made of whole steps, and one more is in flight when a window ends: so much may a window have too much.
+CREDIT_STEPS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,11 @@ class Promises:
         return elapsed_ms * self.decode_share / (1.0 - self.decode_share)
 
 
+def paid(owed_ms: float, step_ms: float) -> float:
+    """What is still owed after a step; below 0 what the streams had too much, which counts for their next window."""
+    return max(owed_ms - step_ms, -CREDIT_STEPS * step_ms)
+
+
 DEFAULT_PROMISES: Final = Promises()
 
 
@@ -37,7 +44,8 @@ class PromiseKeeper:
     """Measures gaps and windows. Times in ms, of what happened while at least one stream was decoding.
 
     A gap reaches from the end of a decode step to the end of the next. A window reaches from the start of a slice to
-    the start of the next; it counts only if streams decoded all the time.
+    the start of the next; it counts only if streams decoded all the time. What they had too much in the window before
+    counts as theirs, up to CREDIT_STEPS.
     """
 
     def __init__(self, promises: Promises) -> None:
@@ -48,7 +56,8 @@ class PromiseKeeper:
         self._num_gaps = self._num_windows = 0
         self._gap_violations = self._share_violations = 0
         self._window_other_ms: float | None = None
-        self._window_decode_ms = 0.0
+        self._window_decode_ms = self._credit_ms = 0.0
+        self._last_step_ms = 0.0
 
     def sliced(self, elapsed_ms: float) -> None:
         self._close_window()
@@ -69,10 +78,11 @@ class PromiseKeeper:
             self._gap_violations += gap_ms > self._promises.max_gap_ms
         self.waited_ms = 0.0
         self._window_decode_ms += elapsed_ms
+        self._last_step_ms = elapsed_ms
 
     def nobody_decodes(self) -> None:
         """The last stream ended: a window that it did not use up says nothing."""
-        self.waited_ms = self._window_decode_ms = 0.0
+        self.waited_ms = self._window_decode_ms = self._credit_ms = 0.0
         self._window_other_ms = None
 
     def status(self) -> PromiseStatus:
@@ -87,8 +97,12 @@ class PromiseKeeper:
         )
 
     def _close_window(self) -> None:
+        other_ms = self._window_other_ms or 0.0
+        had_ms = self._window_decode_ms + self._credit_ms
         if self._window_other_ms is not None:
-            all_ms = self._window_decode_ms + self._window_other_ms
+            promised = self._promises.decode_share - SHARE_TOLERANCE
             self._num_windows += 1
-            self._share_violations += self._window_decode_ms < (self._promises.decode_share - SHARE_TOLERANCE) * all_ms
+            self._share_violations += had_ms < promised * (had_ms + other_ms)
+        excess_ms = had_ms - self._promises.owed_ms(other_ms)
+        self._credit_ms = min(max(0.0, excess_ms), CREDIT_STEPS * self._last_step_ms)
         self._window_decode_ms = 0.0

@@ -5,8 +5,8 @@ It does nothing itself and reads no clock: the worker asks `next_action(now)`, d
 1. At most `max_streams` requests run. The line (`line.py`) says who is looked at first.
 2. A slice is as long as measured speed lets it be in 0.8 x `max_gap_ms` while anyone decodes, in 800 ms otherwise. It
    ends on a block, unless it is the end of the input, an armed boundary or shorter than two blocks.
-3. After t ms in which streams waited, for a slice or anything else, they decode t * share / (1 - share) ms. Whatever
-   they waited for, they decode one step before they wait again.
+3. After t ms in which streams waited, for a slice or anything else, they decode t * share / (1 - share) ms, less what
+   they had too much the time before. Whatever they waited for, they decode one step before they wait again.
 4. Who in line would go before all who are being prefilled starts, and has the next slice (`precedence.py`): urgent
    before batch, one document at a time, shorter ones past it 3 times in all.
 5. Who shares a prefix that another is computing waits for it (`siblings.py`), and may be passed by anyone.
@@ -26,7 +26,7 @@ from engine.errors import OutOfMemory
 from engine.line import Line
 from engine.pace import PrefillPace
 from engine.precedence import Precedence, num_left
-from engine.promises import DEFAULT_PROMISES, SLICE_ALONE_MS, PromiseKeeper, Promises
+from engine.promises import DEFAULT_PROMISES, SLICE_ALONE_MS, PromiseKeeper, Promises, paid
 from engine.request import Request
 from engine.siblings import Siblings
 from engine.wire import PromiseStatus
@@ -61,7 +61,7 @@ class Scheduler:
         """In the order in which they joined."""
         self._never_fit: list[Request] = []
         self._blocked: Request | None = None
-        self._owed_ms = 0.0  # decoding that the streams must have before the next slice
+        self._owed_ms = 0.0  # decoding that the streams must have before the next slice; below 0: had too much
         self._is_step_due = False  # the streams have waited, or one is new
         self._had_last_step: frozenset[Request] = frozenset()  # streams
         self._ends_gap = False
@@ -157,7 +157,7 @@ class Scheduler:
     def observe_decode(self, elapsed_ms: float) -> None:
         """A step of the decoding streams was done in `elapsed_ms`."""
         self._keeper.decoded(elapsed_ms, ends_gap=self._ends_gap)
-        self._owed_ms = max(0.0, self._owed_ms - elapsed_ms)
+        self._owed_ms = paid(self._owed_ms, elapsed_ms)
         self._is_step_due = False
         self._had_last_step = frozenset(self.decoding)
 

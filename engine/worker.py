@@ -20,12 +20,12 @@ import mlx.core as mx
 
 from engine.admission import MemoryPool
 from engine.answering import Answering
-from engine.device import free_gpu_bytes, keep_resident
+from engine.device import free_gpu_bytes, keep_resident, keep_scratch
 from engine.errors import DeviceFailed, EngineError, NonFiniteLogits, Stopping
 from engine.execution import Execution
 from engine.governor import Governor
 from engine.mailbox import Cancel, ClearCache, Command, Mailbox, Stop, Submit
-from engine.memory import available_bytes
+from engine.memory import RUNTIME_BYTES, available_bytes
 from engine.preparation import prepare
 from engine.promises import DEFAULT_PROMISES, Promises
 from engine.request import Request, SampledToken
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 PUBLISH_S = 0.2
 GOVERN_S = 1.0
 IDLE_WAKE_S = 1.0  # an idle engine refreshes its snapshot, which also proves that it is alive
-CLEAR_EVERY_STEPS = 512  # as often as mlx-lm, within a factor of two
+UNPLANNED_SCRATCH_BYTES = 1 << 30
 MOST_BROKEN_IN_A_ROW = 3  # one bad request may be its own fault; several without a good one between are the model's
 
 OnProgress = Callable[[int, int], None]
@@ -140,6 +140,8 @@ class Worker:
 
     def _load_model(self) -> Execution:
         keep_resident()
+        plan = self._facts.memory_plan
+        keep_scratch(UNPLANNED_SCRATCH_BYTES if plan is None else max(0, plan.fixed_bytes - RUNTIME_BYTES))
         loaded = self._load(self._on_progress)
         prepared = prepare(loaded.model, kv_bits=self._kv_bits)
         self._execution = prepared.execution
@@ -238,7 +240,6 @@ class Worker:
             return
         began_at = self._clock()
         execution.prefill(request, num_tokens)
-        mx.clear_cache()
         elapsed_ms = (self._clock() - began_at) * 1000
         self._scheduler.observe_prefill(request, num_tokens, elapsed_ms)
         self._counters.prefilled(num_tokens, elapsed_ms)
@@ -247,8 +248,6 @@ class Worker:
     def _decode(self, execution: Execution) -> None:
         began_at = self._clock()
         self._emit(execution.decode(), began_at)
-        if self._counters.decode_batches % CLEAR_EVERY_STEPS == 0:
-            mx.clear_cache()
 
     def _read_step_in_flight(self, execution: Execution) -> bool:
         """Whether there was one. Its tokens must not wait for whatever is done next."""

@@ -22,6 +22,7 @@ from engine.text.decoder import TokenDecoder
 from engine.text.grammar import Grammars
 from engine.text.markup import NO_MARKUP
 from engine.text.output import TokenOutput, ToolUse
+from engine.text.pieces import Pieces, pieces_of
 from engine.text.template import Rendered, render
 from engine.text.tokenizer import TextModel
 from engine.wire import CountAnswer, CountRequest, GenerateRequest, Prompt
@@ -56,14 +57,18 @@ class Intake:
         self._load = load
         self._loaded: TextModel | None = None
         self._grammars: Grammars | None = None
+        self._pieces: Pieces | None = None
         self._maximum_context_tokens = maximum_context_tokens
         self._kept: OrderedDict[str, tuple[bytes, Rendered]] = OrderedDict()
         self._num_kept_tokens = 0
 
     def load(self) -> TextModel:
         if self._loaded is None:
-            self._loaded = self._load()
-            self._grammars = Grammars(self._loaded)
+            self._loaded = loaded = self._load()
+            self._grammars = Grammars(loaded)
+            self._pieces = pieces_of(
+                loaded.tokenizer, loaded.habits.openings, has_positions=loaded.habits.has_positions
+            )
         return self._loaded
 
     def count(self, body: bytes) -> CountAnswer:
@@ -104,7 +109,8 @@ class Intake:
         return constraint_of(asked, rendered, model, self._grammars)
 
     def _render(self, prompt: Prompt) -> Rendered:
-        return render(prompt, self.load(), maximum_context_tokens=self._maximum_context_tokens)
+        model = self.load()
+        return render(prompt, model, maximum_context_tokens=self._maximum_context_tokens, pieces=self._pieces)
 
     def _keep(self, request_id: str, fingerprint: bytes, rendered: Rendered) -> None:
         self._take_kept(request_id, fingerprint)

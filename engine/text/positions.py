@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 # Words of several scripts, and whitespace that some tokenizers strip from the places that they report.
-_SAMPLE: Final = " Hello world,\n\n  caf\u00e9 \u4f60\u597d \U0001f999\n"
+SAMPLE: Final = " Hello world,\n\n  caf\u00e9 \u4f60\u597d \U0001f999\n"
 # Whitespace that belongs to a token without being counted to it; runs of it are short in a template.
 _LONGEST_GAP: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Encoded:
-    """`encoding` is the Encoding of Hugging Face's tokenizers; None where positions are not known."""
+    """`encoding` is the Encoding of Hugging Face's tokenizers, or finds characters as it does; None: it is unknown."""
 
     tokens: tuple[int, ...]
     length: int  # of the text, in characters
@@ -43,8 +43,8 @@ def has_positions(tokenizer: Any) -> bool:
     """Not with tokenizers of another library, nor with those that rewrite the text first."""
     if not getattr(tokenizer, "is_fast", False):
         return False
-    encoding = _encoding(tokenizer, _SAMPLE)
-    return encoding is not None and encoding.ids == tokenizer.encode(_SAMPLE, add_special_tokens=False)
+    encoding = _encoding(tokenizer, SAMPLE)
+    return encoding is not None and encoding.ids == tokenizer.encode(SAMPLE, add_special_tokens=False)
 
 
 def _encoding(tokenizer: Any, text: str) -> Any:

@@ -1,6 +1,6 @@
 """Renders a neutral prompt with the model's chat template and tokenises it. Needs the tokenizer, never the weights.
 
-It keeps nothing between two prompts, and of the context limit it knows only what spares it work: what fits is decided
+Between two prompts it keeps nothing itself (`engine.text.pieces` does), and of the context limit it knows only what spares it work: what fits is decided
 by `engine.door.intake`.
 
 A message that contains the name of a special token is given to the model with that token in it, as mlx-lm does: who may
@@ -18,6 +18,7 @@ from engine.text.bounds import least_tokens
 from engine.text.marks import find_marks
 from engine.text.markup import ANSWER, THOUGHT
 from engine.text.messages import Form, Turn, as_functions, as_turns, forms, leading_system
+from engine.text.pieces import Pieces
 from engine.text.positions import encode
 from engine.text.probe import common_len, tail_turns
 from engine.text.prompts import check_prompt, offered_tools
@@ -47,8 +48,12 @@ class Rendered:
     marks: PromptMarks = _NO_MARKS
 
 
-def render(prompt: Prompt, model: TextModel, *, maximum_context_tokens: int | None = None) -> Rendered:
-    """Raises InvalidRequest, naming the field, when the prompt is not one or the template refuses it.
+def render(
+    prompt: Prompt, model: TextModel, *, maximum_context_tokens: int | None = None, pieces: Pieces | None = None
+) -> Rendered:
+    """Without `pieces` of this model, the text is tokenised whole.
+
+    Raises InvalidRequest, naming the field, when the prompt is not one or the template refuses it.
 
     Raises ContextTooLong, without tokenising, for a long text of which it is certain that it exceeds the context.
     Others that do are rendered as they are.
@@ -62,7 +67,7 @@ def render(prompt: Prompt, model: TextModel, *, maximum_context_tokens: int | No
         if not tokens:
             raise InvalidRequest("the tokenizer makes no token of the prompt", param="prompt.text")
         return Rendered(tokens, ANSWER, has_markup=False, continues_text=True)
-    return _of_messages(prompt, prompt.messages or (), model, maximum_context_tokens)
+    return _of_messages(prompt, prompt.messages or (), model, maximum_context_tokens, pieces)
 
 
 def _of_tokens(tokens: tuple[int, ...], model: TextModel) -> Rendered:
@@ -76,7 +81,11 @@ def _of_tokens(tokens: tuple[int, ...], model: TextModel) -> Rendered:
 
 
 def _of_messages(
-    prompt: Prompt, messages: Sequence[Message], model: TextModel, maximum_context_tokens: int | None
+    prompt: Prompt,
+    messages: Sequence[Message],
+    model: TextModel,
+    maximum_context_tokens: int | None,
+    pieces: Pieces | None,
 ) -> Rendered:
     if not model.tokenizer.has_chat_template:
         raise InvalidRequest("this model has no chat template: send the prompt as text", param="prompt.messages")
@@ -85,7 +94,10 @@ def _of_messages(
     arguments = _template_arguments(prompt, tools)
     form, text = _render(turns, model, arguments | _ending(continue_last=prompt.continue_last))
     _refuse_the_hopeless(text, model, maximum_context_tokens)
-    encoded = encode(model.tokenizer, text, with_positions=model.habits.has_positions)
+    if pieces is None:
+        encoded = encode(model.tokenizer, text, with_positions=model.habits.has_positions)
+    else:
+        encoded = pieces.encode(text)
     if not encoded.tokens:
         raise InvalidRequest("the chat template made an empty prompt of the messages", param="prompt.messages")
     generation_prompt = "" if prompt.continue_last else _generation_prompt(form.turns[-1]["role"], model, arguments)

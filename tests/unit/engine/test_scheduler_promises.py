@@ -103,6 +103,40 @@ def test_a_window_reaches_from_slice_to_slice_and_must_have_the_share_within_two
     assert (keeper.status().windows, keeper.status().share_violations) == (1, violations)
 
 
+@pytest.mark.parametrize(("had_before_ms", "violations"), [(300.0, 1), (320.0, 1), (345.0, 0), (900.0, 0)])
+def test_what_streams_had_too_much_counts_for_their_next_window_but_two_steps_at_most(had_before_ms, violations):
+    keeper = PromiseKeeper(Promises())
+    keeper.sliced(300.0)
+    keeper.decoded(had_before_ms - 25, ends_gap=True)
+    keeper.decoded(25.0, ends_gap=True)
+
+    keeper.sliced(300.0)
+    keeper.decoded(245.0, ends_gap=True)
+    keeper.sliced(300.0)
+
+    assert (keeper.status().windows, keeper.status().share_violations) == (2, violations)
+
+
+@pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
+def test_over_many_windows_the_streams_have_their_share_and_no_more(share):
+    """Steps of 40 ms do not divide what is owed: without the credit every window would be rounded up."""
+    scheduler, _, document = beside_a_document(promises=Promises(decode_share=share))
+    decoded_ms = sliced_ms = 0.0
+
+    while scheduler.promise_status().windows < 50:
+        match scheduler.next_action(0.0):
+            case Prefill():
+                sliced_ms += 310.0
+                scheduler.observe_prefill(document, 16, 310.0)
+            case Decode():
+                decoded_ms += 40.0
+                scheduler.observe_decode(40.0)
+
+    sliced_ms -= 310.0  # what is owed for the last slice was not paid yet
+    assert abs(decoded_ms / (decoded_ms + sliced_ms) - share) < 0.005
+    assert scheduler.promise_status().share_violations == 0
+
+
 def test_streams_that_end_before_they_used_up_their_window_break_no_promise():
     scheduler, stream, document = beside_a_document()
     scheduler.next_action(0.0)

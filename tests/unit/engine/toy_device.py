@@ -120,7 +120,7 @@ class ToyDevice:
         self.has_sliced = False
         self.pool_now = self.pool
         self.has_waited = False  # the streams, since their last step
-        self.decode_ms = self.other_ms = 0.0
+        self.decode_ms = self.other_ms = self.credit_ms = self.last_step_ms = 0.0
         self.window_streams: frozenset[Request] | None = None
 
     # --- time --------------------------------------------------------------------------------------------------------
@@ -129,6 +129,8 @@ class ToyDevice:
         for _ in range(MOST_ACTIONS):
             self.arrive_and_leave()
             self.check_always()
+            if not self.scheduler.decoding:
+                self.decode_ms = self.other_ms = self.credit_ms = 0.0
             action = self.scheduler.next_action(self.now)
             self.check_pool(action)
             if isinstance(action, Idle):
@@ -212,6 +214,7 @@ class ToyDevice:
     def decode(self) -> None:
         elapsed_ms = self.takes(self.step_ms)
         self.decode_ms += elapsed_ms
+        self.last_step_ms = elapsed_ms
         self.has_waited = False
         for request in list(self.scheduler.decoding):
             request.tokens.append(7)
@@ -296,10 +299,16 @@ class ToyDevice:
             assert request.num_overtaken <= 3
 
     def close_window(self) -> None:
-        """The share of those who decoded from the start of the last slice until now."""
+        """The share of those who decoded from the start of the last slice until now.
+
+        What they had too much before is theirs, up to two steps: so over all windows they have their share.
+        """
+        had_ms = self.decode_ms + self.credit_ms
+        share = self.promises.decode_share
         if self.window_streams and self.window_streams & set(self.scheduler.decoding):
-            all_ms = self.decode_ms + self.other_ms
-            assert self.decode_ms >= (self.promises.decode_share - 0.001) * all_ms
+            assert had_ms >= (share - 0.001) * (had_ms + self.other_ms)
+        excess_ms = had_ms - self.other_ms * share / (1 - share)
+        self.credit_ms = max(0.0, min(excess_ms, 2 * self.last_step_ms))
 
     def num_uncached(self, request: Request) -> int:
         return request.input_len - 1 - self.cache.restorable(request)
