@@ -25,11 +25,3 @@ def keep_resident() -> None:
     """
     if mx.metal.is_available():
         mx.set_wired_limit(int(mx.device_info()["max_recommended_working_set_size"]))
-
-
-def keep_scratch(nbytes: int) -> None:
-    """Let MLX keep so many bytes of buffers that it no longer uses: the next prefill slice needs the same sizes.
-
-    Asking for new ones each time cost a third of a prefill on an H200 (`benchmarks/notes/2026-11-30-engine.md`, 17).
-    """
-    mx.set_cache_limit(nbytes)

@@ -12,6 +12,7 @@ import psutil
 
 from engine.request import Request
 from engine.scheduler import Scheduler
+from engine.scratch import Scratch
 from engine.wire import (
     WIRE_VERSION,
     Admission,
@@ -67,7 +68,8 @@ class Counters:
 class MemorySampler:
     """What the process holds. The figures of MLX are counters of its own; asking the system is rationed."""
 
-    def __init__(self) -> None:
+    def __init__(self, scratch: Scratch) -> None:
+        self._scratch = scratch
         self._process = psutil.Process()
         self._process_bytes = 0
         self._sampled_at = float("-inf")
@@ -78,7 +80,7 @@ class MemorySampler:
             self._sampled_at = now
         return MemoryActual(
             active_bytes=mx.get_active_memory(),
-            peak_bytes=mx.get_peak_memory(),
+            peak_bytes=self._scratch.peak_bytes,
             cache_bytes=mx.get_cache_memory(),
             kv_bytes=kv_bytes,
             process_bytes=self._process_bytes,

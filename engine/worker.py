@@ -20,7 +20,7 @@ import mlx.core as mx
 
 from engine.admission import MemoryPool
 from engine.answering import Answering
-from engine.device import free_gpu_bytes, keep_resident, keep_scratch
+from engine.device import free_gpu_bytes, keep_resident
 from engine.errors import DeviceFailed, EngineError, NonFiniteLogits, Stopping
 from engine.execution import Execution
 from engine.governor import Governor
@@ -30,6 +30,7 @@ from engine.preparation import prepare
 from engine.promises import DEFAULT_PROMISES, Promises
 from engine.request import Request, SampledToken
 from engine.scheduler import Decode, Idle, Join, Prefill, Refuse, Scheduler, Start, Suspend
+from engine.scratch import Scratch
 from engine.status import Counters, EngineFacts, MemorySampler, build_status
 from engine.step import DecodedStep
 from engine.wire import CacheCleared, LoadProgress, MemoryPlan, ModelStatus, SelfTest, Status
@@ -39,7 +40,6 @@ logger = logging.getLogger(__name__)
 PUBLISH_S = 0.2
 GOVERN_S = 1.0
 IDLE_WAKE_S = 1.0  # an idle engine refreshes its snapshot, which also proves that it is alive
-UNPLANNED_SCRATCH_BYTES = 1 << 30
 MOST_BROKEN_IN_A_ROW = 3  # one bad request may be its own fault; several without a good one between are the model's
 
 OnProgress = Callable[[int, int], None]
@@ -74,7 +74,8 @@ class Worker:
         self._started_at = self._reading_began_at = clock()
         self._facts = EngineFacts(concurrency=max_streams, memory_plan=memory_plan)
         self._counters = Counters()
-        self._memory = MemorySampler()
+        self._scratch = Scratch(0 if memory_plan is None else max(0, memory_plan.fixed_bytes - RUNTIME_BYTES))
+        self._memory = MemorySampler(self._scratch)
         self._governor = None if memory_plan is None else Governor(memory_plan)
         self._scheduler = Scheduler(
             max_streams=max_streams,
@@ -140,8 +141,6 @@ class Worker:
 
     def _load_model(self) -> Execution:
         keep_resident()
-        plan = self._facts.memory_plan
-        keep_scratch(UNPLANNED_SCRATCH_BYTES if plan is None else max(0, plan.fixed_bytes - RUNTIME_BYTES))
         loaded = self._load(self._on_progress)
         prepared = prepare(loaded.model, kv_bits=self._kv_bits)
         self._execution = prepared.execution
@@ -210,6 +209,8 @@ class Worker:
                 self._prefill(execution, request, num_tokens)
             case Join(request):
                 self._paused(lambda: execution.join(request))
+                if not self._scheduler.prefilling:
+                    mx.clear_cache()
                 self._counters.membership_epoch += 1
                 self._publish()
             case Decode():
@@ -239,7 +240,8 @@ class Worker:
         if self._read_step_in_flight(execution):  # which may have changed what is to be done
             return
         began_at = self._clock()
-        execution.prefill(request, num_tokens)
+        with self._scratch.slice():
+            execution.prefill(request, num_tokens)
         elapsed_ms = (self._clock() - began_at) * 1000
         self._scheduler.observe_prefill(request, num_tokens, elapsed_ms)
         self._counters.prefilled(num_tokens, elapsed_ms)
