@@ -3,6 +3,7 @@
 It keeps no promise itself: `scheduler.py` does, and tells what was done for how long.
 """
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
@@ -14,6 +15,7 @@ SLICE_ALONE_MS: Final = 800.0  # so that a cancel is seen within a second
 SHARE_TOLERANCE: Final = 0.02
 # Windows are made of whole steps, and one more is in flight when a window ends: so much may a window have too much.
 CREDIT_STEPS: Final = 2
+NUM_STEPS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,12 +34,25 @@ class Promises:
         return elapsed_ms * self.decode_share / (1.0 - self.decode_share)
 
 
-def paid(owed_ms: float, step_ms: float) -> float:
-    """What is still owed after a step; below 0 what the streams had too much, which counts for their next window."""
-    return max(owed_ms - step_ms, -CREDIT_STEPS * step_ms)
-
-
 DEFAULT_PROMISES: Final = Promises()
+
+
+class Credit:
+    """How much decoding beyond what was owed may count for the next window: two usual steps.
+
+    A usual step is the second longest of the last few: one that was only read takes no time, and one outlier may come
+    at any moment.
+    """
+
+    def __init__(self) -> None:
+        self._steps_ms: deque[float] = deque(maxlen=NUM_STEPS)
+
+    def stepped(self, elapsed_ms: float) -> None:
+        self._steps_ms.append(elapsed_ms)
+
+    @property
+    def limit_ms(self) -> float:
+        return CREDIT_STEPS * sorted(self._steps_ms)[-2] if len(self._steps_ms) > 1 else 0.0
 
 
 class PromiseKeeper:
@@ -45,7 +60,7 @@ class PromiseKeeper:
 
     A gap reaches from the end of a decode step to the end of the next. A window reaches from the start of a slice to
     the start of the next; it counts only if streams decoded all the time. What they had too much in the window before
-    counts as theirs, up to CREDIT_STEPS.
+    counts as theirs, within `Credit`.
     """
 
     def __init__(self, promises: Promises) -> None:
@@ -57,7 +72,7 @@ class PromiseKeeper:
         self._gap_violations = self._share_violations = 0
         self._window_other_ms: float | None = None
         self._window_decode_ms = self._credit_ms = 0.0
-        self._last_step_ms = 0.0
+        self._credit = Credit()
 
     def sliced(self, elapsed_ms: float) -> None:
         self._close_window()
@@ -78,7 +93,7 @@ class PromiseKeeper:
             self._gap_violations += gap_ms > self._promises.max_gap_ms
         self.waited_ms = 0.0
         self._window_decode_ms += elapsed_ms
-        self._last_step_ms = elapsed_ms
+        self._credit.stepped(elapsed_ms)
 
     def nobody_decodes(self) -> None:
         """The last stream ended: a window that it did not use up says nothing."""
@@ -104,5 +119,5 @@ class PromiseKeeper:
             self._num_windows += 1
             self._share_violations += had_ms < promised * (had_ms + other_ms)
         excess_ms = had_ms - self._promises.owed_ms(other_ms)
-        self._credit_ms = min(max(0.0, excess_ms), CREDIT_STEPS * self._last_step_ms)
+        self._credit_ms = min(max(0.0, excess_ms), self._credit.limit_ms)
         self._window_decode_ms = 0.0

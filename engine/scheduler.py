@@ -26,7 +26,7 @@ from engine.errors import OutOfMemory
 from engine.line import Line
 from engine.pace import PrefillPace
 from engine.precedence import Precedence, num_left
-from engine.promises import DEFAULT_PROMISES, SLICE_ALONE_MS, PromiseKeeper, Promises, paid
+from engine.promises import DEFAULT_PROMISES, SLICE_ALONE_MS, Credit, PromiseKeeper, Promises
 from engine.request import Request
 from engine.siblings import Siblings
 from engine.wire import PromiseStatus
@@ -62,6 +62,7 @@ class Scheduler:
         self._never_fit: list[Request] = []
         self._blocked: Request | None = None
         self._owed_ms = 0.0  # decoding that the streams must have before the next slice; below 0: had too much
+        self._credit = Credit()
         self._is_step_due = False  # the streams have waited, or one is new
         self._had_last_step: frozenset[Request] = frozenset()  # streams
         self._ends_gap = False
@@ -157,7 +158,8 @@ class Scheduler:
     def observe_decode(self, elapsed_ms: float) -> None:
         """A step of the decoding streams was done in `elapsed_ms`."""
         self._keeper.decoded(elapsed_ms, ends_gap=self._ends_gap)
-        self._owed_ms = paid(self._owed_ms, elapsed_ms)
+        self._credit.stepped(elapsed_ms)
+        self._owed_ms = max(self._owed_ms - elapsed_ms, -self._credit.limit_ms)
         self._is_step_due = False
         self._had_last_step = frozenset(self.decoding)
 

@@ -189,7 +189,7 @@ class Worker:
                 if self._mailbox.is_live(request):
                     self._answering.finish(request, "cancelled")
             case ClearCache(tell):
-                tell(execution.clear_cache())
+                self._paused(lambda: tell(execution.clear_cache()))
                 self._notice_cache(execution)
                 self._publish()
             case Stop():
@@ -262,7 +262,9 @@ class Worker:
     def _emit(self, step: DecodedStep, began_at: float) -> None:
         """Count a step that was just read, and hand its tokens to their requests."""
         device_ms = (self._clock() - began_at) * 1000
-        self._counters.decoded(step.width, len(step.outcomes), device_ms)
+        num_tokens = sum(isinstance(outcome.result, SampledToken) for outcome in step.outcomes)
+        self._counters.decoded(step.width, num_tokens, device_ms)
+        self._scheduler.observe_decode(device_ms)  # before requests end: what that takes is a pause for the others
         for outcome in step.outcomes:
             if isinstance(outcome.result, SampledToken):
                 self._answering.take_token(outcome.request, outcome.result)
@@ -270,7 +272,6 @@ class Worker:
                 self._fail_broken(outcome.request, outcome.result)
             else:  # a grammar is its request's own fault, however often
                 self._answering.fail(outcome.request, outcome.result)
-        self._scheduler.observe_decode((self._clock() - began_at) * 1000)
 
     def _fail_broken(self, request: Request, error: NonFiniteLogits) -> None:
         self._answering.fail(request, error)
@@ -284,14 +285,9 @@ class Worker:
 
     def _suspend(self, execution: Execution, request: Request) -> None:
         """Memory is short: what the request has computed goes to the prefix cache, and its row is freed."""
-        self._read_step_in_flight(
-            execution
-        )  # its token was sampled, so it must not be sampled again; it may be the last
-        began_at = self._clock()
-        execution.fit_cache(self._scheduler.free_for_cache_bytes)
-        execution.release(request)
-        mx.clear_cache()
-        self._scheduler.observe_pause((self._clock() - began_at) * 1000)
+        # Its token was sampled, so it must not be sampled again; it may be the last.
+        self._read_step_in_flight(execution)
+        self._paused(lambda: self._give_up_row(execution, request))
         self._counters.membership_epoch += 1
         logger.info("request suspended id=%s tokens=%d", request.id, len(request.tokens))
         self._publish()
@@ -307,12 +303,16 @@ class Worker:
         if request.phase == "decode":
             self._counters.membership_epoch += 1
         self._scheduler.remove(request)
-        if self._execution is not None:
-            self._execution.fit_cache(self._scheduler.free_for_cache_bytes)  # its row's memory becomes the cache's
-            self._execution.release(request)
+        execution = self._execution
+        if execution is not None:
+            self._paused(lambda: self._give_up_row(execution, request))
         self._mailbox.forget(request)
-        mx.clear_cache()
         self._publish()
+
+    def _give_up_row(self, execution: Execution, request: Request) -> None:
+        execution.fit_cache(self._scheduler.free_for_cache_bytes)  # its row's memory becomes the cache's
+        execution.release(request)
+        mx.clear_cache()
 
     def _restorable(self, request: Request) -> int:
         return 0 if self._execution is None else self._execution.restorable(request)
@@ -343,8 +343,10 @@ class Worker:
 
     def _die(self, error: EngineError) -> None:
         self._facts.state, self._facts.error = "failed", error.message
-        self._end_all(error)
-        self._on_fatal(error)
+        try:
+            self._end_all(error)
+        finally:
+            self._on_fatal(error)
 
     def _end_all(self, error: EngineError) -> None:
         """Take nothing more, and fail whoever is here or was about to enter."""
@@ -354,7 +356,10 @@ class Worker:
             if id(request) not in present:
                 self._counters.submitted += 1
                 self._scheduler.enter(request)
-            self._answering.fail(request, error)
+            try:
+                self._answering.fail(request, error)
+            except Exception:  # the others must be told all the same
+                logger.exception("could not end a request id=%s", request.id)
         self._publish()
 
     def _publish_if_due(self) -> None:

@@ -118,23 +118,47 @@ def test_what_streams_had_too_much_counts_for_their_next_window_but_two_steps_at
 
 
 @pytest.mark.parametrize("share", [0.25, 0.5, 0.75])
-def test_over_many_windows_the_streams_have_their_share_and_no_more(share):
-    """Steps of 40 ms do not divide what is owed: without the credit every window would be rounded up."""
+@pytest.mark.parametrize("read_ms", [40.0, 15.0, 0.5])
+def test_over_many_windows_the_streams_have_their_share_and_no_more(share, read_ms):
+    """Steps of 40 ms do not divide what is owed: without the credit every window would be rounded up. The step that
+    is in flight when a window ends is only read, which takes less.
+    """
     scheduler, _, document = beside_a_document(promises=Promises(decode_share=share))
     decoded_ms = sliced_ms = 0.0
+    is_in_flight = False
 
     while scheduler.promise_status().windows < 50:
         match scheduler.next_action(0.0):
-            case Prefill():
+            case Prefill() if not is_in_flight:
                 sliced_ms += 310.0
                 scheduler.observe_prefill(document, 16, 310.0)
-            case Decode():
-                decoded_ms += 40.0
-                scheduler.observe_decode(40.0)
+            case Prefill() | Decode() as action:
+                is_in_flight = isinstance(action, Decode)
+                step_ms = 40.0 if is_in_flight else read_ms
+                decoded_ms += step_ms
+                scheduler.observe_decode(step_ms)
 
     sliced_ms -= 310.0  # what is owed for the last slice was not paid yet
     assert abs(decoded_ms / (decoded_ms + sliced_ms) - share) < 0.005
     assert scheduler.promise_status().share_violations == 0
+
+
+def test_one_long_step_does_not_count_for_many_windows():
+    scheduler, _, document = beside_a_document()
+    decoded_ms = []
+
+    for step_ms in (40.0, 2000.0):
+        scheduler.next_action(0.0)
+        scheduler.observe_decode(step_ms)
+    for _ in range(3):
+        assert isinstance(scheduler.next_action(0.0), Prefill)
+        scheduler.observe_prefill(document, 16, 300.0)
+        decoded_ms.append(0.0)
+        while scheduler.next_action(0.0) == Decode():
+            scheduler.observe_decode(20.0)
+            decoded_ms[-1] += 20.0
+
+    assert decoded_ms == [220.0, 300.0, 300.0]
 
 
 def test_streams_that_end_before_they_used_up_their_window_break_no_promise():

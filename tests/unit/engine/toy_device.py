@@ -120,7 +120,8 @@ class ToyDevice:
         self.has_sliced = False
         self.pool_now = self.pool
         self.has_waited = False  # the streams, since their last step
-        self.decode_ms = self.other_ms = self.credit_ms = self.last_step_ms = 0.0
+        self.decode_ms = self.other_ms = self.credit_ms = 0.0
+        self.steps_ms: list[float] = []
         self.window_streams: frozenset[Request] | None = None
 
     # --- time --------------------------------------------------------------------------------------------------------
@@ -214,7 +215,7 @@ class ToyDevice:
     def decode(self) -> None:
         elapsed_ms = self.takes(self.step_ms)
         self.decode_ms += elapsed_ms
-        self.last_step_ms = elapsed_ms
+        self.steps_ms.append(elapsed_ms)
         self.has_waited = False
         for request in list(self.scheduler.decoding):
             request.tokens.append(7)
@@ -301,14 +302,15 @@ class ToyDevice:
     def close_window(self) -> None:
         """The share of those who decoded from the start of the last slice until now.
 
-        What they had too much before is theirs, up to two steps: so over all windows they have their share.
+        What they had too much before is theirs, up to two usual steps: so over all windows they have their share.
         """
         had_ms = self.decode_ms + self.credit_ms
         share = self.promises.decode_share
         if self.window_streams and self.window_streams & set(self.scheduler.decoding):
             assert had_ms >= (share - 0.001) * (had_ms + self.other_ms)
         excess_ms = had_ms - self.other_ms * share / (1 - share)
-        self.credit_ms = max(0.0, min(excess_ms, 2 * self.last_step_ms))
+        usual_ms = sorted(self.steps_ms[-5:])[-2] if len(self.steps_ms) > 1 else 0.0
+        self.credit_ms = max(0.0, min(excess_ms, 2 * usual_ms))
 
     def num_uncached(self, request: Request) -> int:
         return request.input_len - 1 - self.cache.restorable(request)
