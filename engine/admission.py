@@ -86,7 +86,10 @@ class MemoryPool:
 
     @property
     def _fixed_bytes(self) -> int:
-        """Fixed state of one request: the live one, and one that is being copied for the prefix cache."""
+        """Fixed state of one request: the live one, and one to resume from.
+
+        While it is prefilled there is none to resume from, and its windows hold a part of the last slice instead.
+        """
         return 2 * self.state_bytes_per_sequence
 
     def _bytes_of_all(self, room_lens: list[int]) -> int:

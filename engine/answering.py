@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 
 from engine.endings import failed, finished
-from engine.errors import EngineError, TextFailed
+from engine.errors import EngineError, TextFailed, traced
 from engine.mailbox import Mailbox
 from engine.request import Request, SampledToken
 from engine.status import Counters
@@ -49,8 +49,8 @@ class Answering:
         request.tokens.append(token.token)
         try:
             events = list(request.output.push(token))
-        except Exception:  # a fault in the text side of one request must not take the weights down
-            logger.exception("text failed id=%s", request.id)
+        except Exception as error:  # a fault in the text side of one request must not take the weights down
+            logger.error("text failed id=%s error=%s", request.id, traced(error))
             self.fail(request, TextFailed())
             return
         finish = request.output.finish
@@ -67,8 +67,8 @@ class Answering:
         """End a request well: `events`, what the text side held back, then Finished."""
         try:
             held_back, finish = request.output.close(reason)
-        except Exception:  # as above
-            logger.exception("text failed id=%s", request.id)
+        except Exception as error:  # as above
+            logger.error("text failed id=%s error=%s", request.id, traced(error))
             self.fail(request, TextFailed())
             return
         ending = finished(request, finish, now=self._clock())

@@ -25,6 +25,8 @@ It translates nothing: `engine.door.server` makes answers of them, and the worke
         └── ModelUnsound      (exit code 4)                the load-time self-test found logits that are not finite
 """
 
+import traceback
+from pathlib import Path
 from typing import ClassVar, Literal
 
 from engine.wire import ErrorCode
@@ -43,6 +45,7 @@ RefusalReason = Literal[
     "no_context_length",
     "context_above_native",
     "does_not_fit",
+    "kv_not_quantisable",
     "load_failed",
 ]
 
@@ -202,3 +205,13 @@ class ModelUnsound(Refused):
         super().__init__(
             "the self-test found logits that are not finite: the weights are damaged or of an unsupported kind"
         )
+
+
+def traced(error: BaseException) -> str:
+    """What an exception was and where it came from, innermost last, for the log.
+
+    Its own text is left out: it may quote a prompt or an answer, which are never logged.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    places = " > ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames)
+    return f"{type(error).__name__} at {places}"

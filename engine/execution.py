@@ -3,14 +3,16 @@
 It decides no order and ends no request: `scheduler.py` and `answering.py` do.
 """
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from engine.layout import Caches, Layout, held_bytes, new_caches
 from engine.prefix.cache import PrefixCache
-from engine.request import Request
+from engine.request import Request, Stage
 from engine.sampling import Sampler
-from engine.step import DecodedStep, Decoder, prefill_slice
+from engine.step import DecodedStep, Decoder, Left, prefill_slice
 from engine.wire import CacheCleared, CacheStatus
 
 
@@ -25,7 +27,16 @@ class Prefilling:
 class Execution:
     """Owns the caches of who is being prefilled, the decoding streams and the prefix cache."""
 
-    def __init__(self, model: Any, *, layout: Layout, kv_bits: int | None, prefix: PrefixCache) -> None:
+    def __init__(
+        self,
+        model: Any,
+        *,
+        layout: Layout,
+        kv_bits: int | None,
+        prefix: PrefixCache,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._clock = clock
         self._model = model
         self._kv_bits = kv_bits
         self._prefix = prefix
@@ -61,6 +72,7 @@ class Execution:
         request.prefilled_len = restored_len
         if not request.was_suspended:
             request.cached_len = restored_len
+        request.stage = Stage(restored_len, self._clock())
         self._prefilling[request] = Prefilling(caches, restored_len)
 
     def prefill(self, request: Request, num_tokens: int) -> None:
@@ -73,6 +85,7 @@ class Execution:
     def join(self, request: Request) -> None:
         sampler = Sampler(request.sampling, request.prompt, generated=request.tokens)
         self._decoder.join(request, self._prefilling.pop(request).caches, sampler)
+        request.stage = Stage(len(request.tokens), self._clock())
 
     def decode(self) -> DecodedStep:
         return self._decoder.step()
@@ -87,10 +100,22 @@ class Execution:
         if prefilling is not None:
             self._prefix.publish_rest(request, prefilling.caches, length=prefilling.length, checkpoint=None)
         elif request in self._decoder:
-            left = self._decoder.leave(request)
-            request.blocks.extend(request.inputs(request.blocks.length, left.length))
-            self._prefix.publish_rest(request, left.caches, length=left.length, checkpoint=left.checkpoint)
+            self._publish_decoded(request, self._decoder.leave(request))
+        request.stage = None
         self._prefix.forget(request)
+
+    def _publish_decoded(self, request: Request, left: Left) -> None:
+        """Keep what is known of it: a token that failed is not, but the step behind it has been launched by then.
+
+        Fixed state that is a token too far is never taken for that of `length`: where a block ends there, the stream
+        has stood there before and the checkpoint is of then.
+        """
+        length = min(left.length, request.input_len)
+        checkpoint = left.checkpoint
+        if checkpoint is not None and checkpoint.covered_tokens > length:
+            checkpoint = None
+        request.blocks.extend(request.inputs(request.blocks.length, length))
+        self._prefix.publish_rest(request, left.caches, length=length, checkpoint=checkpoint)
 
     def clear_cache(self) -> CacheCleared:
         return self._prefix.clear()

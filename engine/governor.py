@@ -49,8 +49,8 @@ class Governor:
     ) -> int:
         """Take one observation, about once a second, and return the bytes that the pool may hold from now on.
 
-        `available_bytes` is what the device's memory still has for anybody; `active_bytes` MLX's active and cached
-        memory; `pool_used_bytes` what rows and prefix cache hold; `process_bytes` the process's resident memory, 0
+        `available_bytes` is what the device's memory still has for the engine; `active_bytes` what MLX uses;
+        `pool_used_bytes` what rows and prefix cache hold; `process_bytes` the process's resident memory, 0
         where the device has memory of its own. `now_s` is monotonic.
         """
         self._available_bytes = available_bytes

@@ -44,7 +44,8 @@ class Mailbox:
     def __init__(self) -> None:
         self._commands: SimpleQueue[Command] = SimpleQueue()
         self._live: dict[str, Request] = {}
-        # The one lock of the engine: a request must not slip in between the worker's last look and its end.
+        # The one lock of the engine: a request must not slip in between the worker's last look and its end, and its
+        # cancellation must not come before it.
         self._door = threading.Lock()
         self._is_open = True
         self.is_stopping = False
@@ -62,11 +63,12 @@ class Mailbox:
             self._commands.put(Submit(request))
 
     def cancel(self, request_id: str) -> bool:
-        request = self._live.get(request_id)
-        if request is None:
-            return False
-        self._commands.put(Cancel(request))
-        return True
+        with self._door:
+            request = self._live.get(request_id)
+            if request is None:
+                return False
+            self._commands.put(Cancel(request))
+            return True
 
     def clear_cache(self, tell: Callable[[CacheCleared], None]) -> None:
         self._commands.put(ClearCache(tell))

@@ -14,6 +14,7 @@ import psutil
 
 from engine.errors import ModelRefused
 from engine.memory_text import GIB, MIB, Figures, acceptance, budget_too_small, too_large
+from engine.model.layers import kv_obstacle
 from engine.model.preflight import Preflight
 from engine.wire import MemoryPlan
 
@@ -141,8 +142,8 @@ def plan(
     `context` None is the model's native length. It is never cut to fit: where the pool cannot hold it, the verdict says
     how much it holds. `budget_bytes` is the size of the pool; None takes what is worth having, as far as it is there.
     `fits` is False when weights, runtime and pool exceed the limit, or the pool cannot hold even a short sequence.
-    The plan's `kv_bits` is None when the model's keys and values cannot be quantised.
-    Raises ModelRefused for a context above the native one.
+    Raises ModelRefused for a context above the native one, and for `kv_bits` when no layer's keys and values can be
+    quantised.
     """
     native = preflight.native_context_tokens
     if context is not None and not 0 < context <= native:
@@ -151,13 +152,19 @@ def plan(
             reason="context_above_native",
         )
     context = native if context is None else context
-    is_quantised = kv_bits is not None and any(layer.group_size is not None for layer in preflight.layers)
+    if kv_bits is not None and (obstacle := kv_obstacle(preflight.layers)) is not None:
+        raise ModelRefused(
+            f"the keys and values of {preflight.name} can't be kept in {kv_bits} bits: {obstacle}; "
+            "load it without quantising them",
+            reason="kv_not_quantisable",
+        )
     sizes = coefficients(preflight, kv_bits=kv_bits)
     fixed_bytes = RUNTIME_BYTES + _scratch_bytes(preflight)
     left_bytes = limit.limit_bytes - preflight.weights_bytes - fixed_bytes
     short_bytes = sizes.smallest_pool_bytes(context)
     pool_bytes = _default_pool_bytes(sizes, context, left_bytes) if budget_bytes is None else budget_bytes
     usual = min(context, WARM_SESSION_TOKENS)
+    full_bytes = sizes.running_bytes(context)
     figures = Figures(
         name=preflight.name,
         weights_bytes=preflight.weights_bytes,
@@ -168,12 +175,12 @@ def plan(
         short_tokens=min(context, SMALLEST_POOL_TOKENS),
         short_bytes=short_bytes,
         context=context,
-        full_bytes=sizes.running_bytes(context),
+        full_bytes=full_bytes,
+        full_sequences=min(pool_bytes // full_bytes, RUNNING_STREAMS) if full_bytes else RUNNING_STREAMS,
         longest_tokens=sizes.longest_context_tokens(pool_bytes, context),
         warm_sessions=sizes.warm_sessions(pool_bytes, usual),
         warm_session_tokens=usual,
         is_known=bool(preflight.layers) and all(layer.kind != "unknown" for layer in preflight.layers),
-        is_plain=kv_bits is not None and not is_quantised,
     )
     if pool_bytes > left_bytes or left_bytes < short_bytes:
         fits, verdict = False, too_large(figures, wanted_pool_bytes=max(budget_bytes or 0, short_bytes))
@@ -192,7 +199,7 @@ def plan(
         fits=fits,
         verdict=verdict,
         reserve_bytes=limit.reserve_bytes,
-        kv_bits=kv_bits if is_quantised else None,
+        kv_bits=kv_bits,
         snapshots_per_session=sizes.snapshots_per_session,
         longest_context_tokens=figures.longest_tokens,
         warm_session_tokens=usual,
@@ -207,11 +214,19 @@ def _default_pool_bytes(sizes: Coefficients, context: int, left_bytes: int) -> i
 
 
 def _scratch_bytes(preflight: Preflight) -> int:
-    """Activations and logits; and windows, which keep a whole prefill chunk beyond their size until the next step."""
+    """Activations and logits, and what windows hold beyond their size in every sequence that runs.
+
+    A window keeps the whole slice that it was last given until its next one, or its first decode step. As many prompts
+    may stand half-way as may run, each overtaken by a more urgent one. While it is prefilled, a sequence has no
+    checkpoint, so of the states that the pool counts for it all but one have room for that.
+    """
     activations = PREFILL_TOKENS * SCRATCH_PER_HIDDEN * (preflight.hidden_size or 0)
     logits = _NUM_LOGIT_ROWS * (preflight.vocabulary_size or 0)
-    windows = PREFILL_TOKENS * sum(layer.window_bytes_per_token for layer in preflight.layers)
-    return (activations + logits) * preflight.activation_bytes + windows
+    windows = sum(
+        max(PREFILL_TOKENS * layer.window_bytes_per_token - (STATES_PER_STREAM - 1) * layer.state_bytes, 0)
+        for layer in preflight.layers
+    )
+    return (activations + logits) * preflight.activation_bytes + RUNNING_STREAMS * windows
 
 
 def available_bytes(*, own_cgroup: Path = _OWN_CGROUP, cgroup_root: Path = _CGROUP_ROOT) -> int:

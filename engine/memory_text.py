@@ -26,7 +26,8 @@ class Figures:
 
     `left_bytes` is what weights and runtime leave of the limit; negative when not even they fit. `short_tokens` is the
     shortest sequence that must run, `short_bytes` what it takes. `longest_tokens` is the longest that the pool holds
-    alone, `full_bytes` what one of the whole context takes. `is_known` False: the layers are not.
+    alone, `full_bytes` what one of the whole context takes, `full_sequences` how many of them run at once. `is_known`
+    False: the layers are not.
     """
 
     name: str
@@ -39,19 +40,18 @@ class Figures:
     short_bytes: int
     context: int
     full_bytes: int
+    full_sequences: int
     longest_tokens: int
     warm_sessions: int
     warm_session_tokens: int
     is_known: bool
-    is_plain: bool
 
     @property
     def caveat(self) -> str:
         """What the reader must know about the numbers; empty when they are exact."""
-        plain = " Its keys and values cannot be quantised and stay as they are." if self.is_plain else ""
         if self.is_known:
-            return plain
-        return plain + (_UNKNOWN[0] if self.full_bytes else _UNKNOWN[1])
+            return ""
+        return _UNKNOWN[0] if self.full_bytes else _UNKNOWN[1]
 
 
 def size_text(num_bytes: int) -> str:
@@ -106,9 +106,8 @@ def _longest(figures: Figures) -> str:
             f"one sequence of up to {figures.longest_tokens:,} tokens; the full {figures.context:,} would take "
             f"{size_text(figures.full_bytes - figures.pool_bytes)} more"
         )
-    num_sequences = figures.pool_bytes // figures.full_bytes
-    sequences = "sequence" if num_sequences == 1 else "sequences"
-    return f"{num_sequences:,} {sequences} of the full {figures.context:,} tokens at once"
+    sequences = "sequence" if figures.full_sequences == 1 else "sequences"
+    return f"{figures.full_sequences} {sequences} of the full {figures.context:,} tokens at once"
 
 
 def _warm(figures: Figures) -> str:

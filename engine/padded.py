@@ -32,13 +32,18 @@ class PaddedLayout:
         return self._width
 
     def join(self, caches: Caches) -> None:
+        """Takes `caches` apart: a layer is copied and let go of before the next, so the peak is about a layer more."""
         if self._width == 0:
             self._layers = caches
-        elif self._width == 1:
-            self._layers = [type(a).merge([a, b]) for a, b in zip(self._layers, caches, strict=True)]
         else:
-            for layer, cache in zip(self._layers, caches, strict=True):
-                layer.extend(type(cache).merge([cache]))
+            caches.reverse()
+            for index, layer in enumerate(self._layers):
+                cache = caches.pop()
+                if self._width == 1:
+                    self._layers[index] = type(layer).merge([layer, cache])
+                else:
+                    layer.extend(type(cache).merge([cache]))
+                mx.eval(arrays_of(self._layers[index].state))
         self._width += 1
 
     def leave(self, index: int) -> None:

@@ -25,6 +25,7 @@ class Prepared:
     layout: LayoutStatus
     tests: tuple[SelfTest, ...]
     needs_snapshots: bool
+    is_cache_on: bool
 
 
 def prepare(model: Any, *, kv_bits: int | None) -> Prepared:
@@ -36,12 +37,18 @@ def prepare(model: Any, *, kv_bits: int | None) -> Prepared:
     if chosen.kv_bits != kv_bits:
         raise ModelRefused(
             f"keys and values of this model can't be kept in {kv_bits} bits ({chosen.status.reason}): load it without",
-            reason="load_failed",
+            reason="kv_not_quantisable",
         )
     tests = [*([] if kernels is None else [kernels]), *chosen.tests]
     prefix = _tried_cache(model, chosen.kv_bits, tests)
     execution = Execution(model, layout=chosen.layout, kv_bits=chosen.kv_bits, prefix=prefix)
-    return Prepared(execution, chosen.status, tuple(tests), needs_snapshots=prefix.needs_snapshots)
+    return Prepared(
+        execution,
+        chosen.status,
+        tuple(tests),
+        needs_snapshots=prefix.needs_snapshots,
+        is_cache_on=prefix.status().is_on,
+    )
 
 
 def _tried_cache(model: Any, kv_bits: int | None, tests: list[SelfTest]) -> PrefixCache:

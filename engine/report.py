@@ -13,6 +13,7 @@ from engine.errors import ModelRefused, NotDownloaded
 from engine.memory import Coefficients, Limit, available_bytes, coefficients, host_limit, plan, wired_limit_mb
 from engine.memory_text import size_text
 from engine.model.demo import ensure_demo
+from engine.model.layers import kv_obstacle
 from engine.model.library import model_folders, resolve
 from engine.model.preflight import Preflight, preflight
 from engine.wire import MemoryPlan, ProcessRecord
@@ -133,6 +134,7 @@ def plan_model(
     choices = tuple(
         KvChoice(kv_bits=bits, kv_bytes_per_token=coefficients(found, kv_bits=bits).kv_bytes_per_token)
         for bits in KV_CHOICES
+        if bits is None or kv_obstacle(found.layers) is None
     )
     return PlanReport(
         message=memory_plan.verdict,

@@ -1,6 +1,7 @@
 """One request inside the engine: all of its state, and the contracts where its text side and its device side meet.
 
-It does no work: the worker thread moves a request along, `engine.text` turns its tokens into events.
+It does no work: the worker thread moves a request along, `engine.text` turns its tokens into events. What a prompt or
+an answer says is in no `repr`: that of a request gets into error messages, `/status` and the log.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +26,7 @@ class SamplingParameters:
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
-    logit_bias: tuple[tuple[int, float], ...] = ()
+    logit_bias: tuple[tuple[int, float], ...] = field(default=(), repr=False)
     seed: int = 0
     num_logprobs: int | None = None
 
@@ -34,9 +35,9 @@ class SamplingParameters:
 class SampledToken:
     """What the device side hands to the text side. `top` is (token id, natural-log probability), most likely first."""
 
-    token: int
-    logprob: float | None = None
-    top: tuple[tuple[int, float], ...] = ()
+    token: int = field(repr=False)
+    logprob: float | None = field(default=None, repr=False)
+    top: tuple[tuple[int, float], ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Finish:
     """Why the text side says that a request is complete."""
 
     reason: FinishReason
-    stop_sequence: str | None = None
+    stop_sequence: str | None = field(default=None, repr=False)
 
 
 class Output(Protocol):
@@ -91,6 +92,18 @@ class PromptMarks:
 
 NO_MARKS = PromptMarks()
 
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A request's being prefilled or decoding, since it last started or joined: from there its speed is measured.
+
+    `began_len`: tokens prefilled, or sampled, by then. `began_at`: monotonic seconds.
+    """
+
+    began_len: int
+    began_at: float
+
+
 Deliver = Callable[[Sequence[Event]], None]
 """Takes events to the client's connection. Called on the worker thread; must not block."""
 
@@ -104,16 +117,17 @@ class Request:
     """
 
     id: str
-    prompt: tuple[int, ...]
+    prompt: tuple[int, ...] = field(repr=False)
     sampling: SamplingParameters
     max_tokens: int
     request_class: RequestClass
-    output: Output
-    deliver: Deliver
+    output: Output = field(repr=False)
+    deliver: Deliver = field(repr=False)
     arrived_at: float  # monotonic seconds
-    blocks: TokenBlocks = field(default_factory=TokenBlocks)  # of the prompt, then of what was generated
+    # Of the prompt, then of what was generated.
+    blocks: TokenBlocks = field(default_factory=TokenBlocks, repr=False)
     marks: PromptMarks = NO_MARKS
-    constraint: Constraint | None = None
+    constraint: Constraint | None = field(default=None, repr=False)
 
     phase: Phase = "queued"
     cached_len: int = 0
@@ -123,8 +137,9 @@ class Request:
     is_suspended: bool = False  # it gave its memory back, and goes on when there is room again
     was_suspended: bool = False  # it has begun before: what is restored now is its own work
     num_overtaken: int = 0  # how often a shorter or more urgent request went before it
-    tokens: list[int] = field(default_factory=list)  # sampled so far
-    prefill_began_at: float | None = None
+    tokens: list[int] = field(default_factory=list, repr=False)  # sampled so far
+    prefill_began_at: float | None = None  # the first time
+    stage: Stage | None = None  # None while it holds nothing on the device
     first_token_at: float | None = None
     first_emission_tokens: int = 0
     last_progress_at: float = float("-inf")

@@ -110,9 +110,10 @@ class Scheduler:
 
     # --- what happened -----------------------------------------------------------------------------------------------
 
-    def set_model(self, *, needs_snapshots: bool, is_padded: bool) -> None:
-        """What is known of the model's layers and layout once it is loaded."""
+    def set_model(self, *, needs_snapshots: bool, is_padded: bool, is_cache_on: bool) -> None:
+        """What is known of the model's layers, layout and prefix cache once it is loaded."""
         self._siblings.needs_snapshots = needs_snapshots
+        self._siblings.is_cache_on = is_cache_on
         self._pool = replace(self._pool, is_padded=is_padded)
         self._planned_pool = replace(self._planned_pool, is_padded=is_padded)
 

@@ -19,6 +19,7 @@ class Siblings:
     def __init__(self, *, restorable: Callable[[Request], int], needs_snapshots: bool) -> None:
         self._restorable = restorable
         self.needs_snapshots = needs_snapshots
+        self.is_cache_on = True
         self._restorable_lens: dict[Request, int] = {}
         self._shared_lens: dict[Request, dict[Request, int]] = {}  # by who computes, then by who waits
         self._producers: dict[Request, Request] = {}  # by who waits
@@ -69,10 +70,11 @@ class Siblings:
     ) -> Iterable[Request]:
         """Arm boundaries for the `line`; return those of it that may start now as far as prefixes go.
 
-        Without a free slot nobody waits for a prefix, but what they will want is armed all the same.
+        Without a free slot nobody waits for a prefix, but what they will want is armed all the same. Without a cache
+        there is nothing to wait for.
         """
         self._producers.clear()
-        if not prefilling:
+        if not prefilling or not self.is_cache_on:
             return line
         free = []
         for request in line:

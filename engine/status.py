@@ -10,9 +10,8 @@ from dataclasses import dataclass, field
 import mlx.core as mx
 import psutil
 
-from engine.request import Request
+from engine.request import Request, Stage
 from engine.scheduler import Scheduler
-from engine.scratch import Scratch
 from engine.wire import (
     WIRE_VERSION,
     Admission,
@@ -68,8 +67,7 @@ class Counters:
 class MemorySampler:
     """What the process holds. The figures of MLX are counters of its own; asking the system is rationed."""
 
-    def __init__(self, scratch: Scratch) -> None:
-        self._scratch = scratch
+    def __init__(self) -> None:
         self._process = psutil.Process()
         self._process_bytes = 0
         self._sampled_at = float("-inf")
@@ -80,7 +78,7 @@ class MemorySampler:
             self._sampled_at = now
         return MemoryActual(
             active_bytes=mx.get_active_memory(),
-            peak_bytes=self._scratch.peak_bytes,
+            peak_bytes=mx.get_peak_memory(),
             cache_bytes=mx.get_cache_memory(),
             kv_bytes=kv_bytes,
             process_bytes=self._process_bytes,
@@ -199,11 +197,18 @@ def request_statuses(requests: Sequence[Request], *, now: float) -> tuple[Reques
 
 
 def tokens_per_second(request: Request, *, now: float) -> float:
-    """Of the phase that the request is in. What came with the first emission is not decoding speed."""
-    if request.phase == "prefill" and request.prefill_began_at is not None:
-        num_tokens, began_at = request.prefilled_len - request.cached_len, request.prefill_began_at
+    """Of the phase that the request is in, since it last began it: 0 as long as that is not known. What came with the
+    first emission is not decoding speed.
+    """
+    began = request.stage
+    if began is None:
+        return 0.0
+    if request.phase == "prefill":
+        num_tokens = request.prefilled_len - began.began_len
     elif request.phase == "decode" and request.first_token_at is not None:
-        num_tokens, began_at = len(request.tokens) - request.first_emission_tokens, request.first_token_at
+        if request.first_token_at > began.began_at:
+            began = Stage(request.first_emission_tokens, request.first_token_at)
+        num_tokens = len(request.tokens) - began.began_len
     else:
         return 0.0
-    return num_tokens / (now - began_at) if now > began_at else 0.0
+    return num_tokens / (now - began.began_at) if now > began.began_at else 0.0

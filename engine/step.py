@@ -6,15 +6,16 @@ The life of a prompt: all its tokens but the last are prefilled on the request's
 input of the decoding batch, whose next step gives the first token. So joining costs no forward of its own.
 """
 
+import copy
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import mlx.core as mx
 
 from engine.blocks import BLOCK_TOKENS
-from engine.errors import ConstraintFailed, NonFiniteLogits
+from engine.errors import ConstraintFailed, NonFiniteLogits, traced
 from engine.layout import Caches, Layout, arrays_of
 from engine.prefix.store import Snapshot
 from engine.request import Request, SampledToken
@@ -33,13 +34,14 @@ def prefill_slice(model: Any, caches: Caches, tokens: Sequence[int]) -> None:
 class Stream:
     """A decoding request on the device. `next_token` is what goes in next, once it is known to the host.
 
-    `length`: tokens in its caches once all launched steps are done. `checkpoint`: the newest copy of its fixed state.
+    `length`: tokens in its caches once all launched steps are done. `num_launched`: tokens that it has by then, perhaps
+    more than it may have. `checkpoint`: the newest copy of its fixed state.
     `failure`: its grammar has failed; what was sampled since is not valid, and the next outcome says so.
     """
 
     request: Request
     sampler: Sampler
-    next_token: int
+    next_token: int = field(repr=False)
     length: int
     num_launched: int = 0
     checkpoint: Snapshot | None = None
@@ -49,12 +51,16 @@ class Stream:
     def is_all_launched(self) -> bool:
         return self.num_launched >= self.request.max_tokens
 
+    @property
+    def is_beyond_end(self) -> bool:
+        return self.num_launched > self.request.max_tokens
+
 
 @dataclass(slots=True, eq=False)
 class Launch:
     """A step that the device may still be computing. `rows[stream]` is the stream's row in the arrays of `choice`."""
 
-    choice: Choice
+    choice: Choice = field(repr=False)
     rows: dict[Stream, int]
     width: int
 
@@ -89,8 +95,12 @@ Capture = Callable[[Caches, int], Snapshot]
 class Decoder:
     """The decoding streams. A step is launched before the tokens of the one before are read, so the device never waits.
 
-    A grammar must know a token before the next is sampled. So while one is followed, the next forward is launched, the
-    tokens before it are read and the masks made while the device computes, and the sampling is launched behind it.
+    A grammar must know a token before the next is sampled. So while one binds, the next forward is launched, the tokens
+    before it are read and the masks made while the device computes, and the sampling is launched behind it.
+
+    Most of an answer is free: a thought, or text before a call. Which token ends that shows only when it is read. So
+    while no grammar binds, the sampling is launched too; where one turns out to bind behind the token that was read,
+    all rows are sampled again from the same logits, before anything has seen what they were sampled as.
 
     Invariant: streams are in the order of the layout's rows. A stream that ends while a step is in flight simply
     loses its row in it: the token computed beyond its end is dropped.
@@ -102,6 +112,7 @@ class Decoder:
         self._capture = capture
         self._streams: list[Stream] = []
         self._in_flight: Launch | None = None
+        self._is_bound = False  # did a grammar bind a row when masks were last made?
 
     def __len__(self) -> int:
         return len(self._streams)
@@ -144,9 +155,19 @@ class Decoder:
         if not self._is_constrained:
             self._in_flight = self._sample(logits)
             return self._read(current)
-        mx.async_eval(logits, self._layout.pending())  # type: ignore[no-untyped-call]  # so in MLX's stubs
-        decoded = self._read(current)
+        if self._is_bound:
+            mx.async_eval(logits, self._layout.pending())  # type: ignore[no-untyped-call]  # so in MLX's stubs
+            decoded = self._read(current)
+            self._in_flight = self._sample(logits, self._masks())
+            return decoded
+        samplers = [copy.copy(stream.sampler) for stream in self._streams]
         self._in_flight = self._sample(logits)
+        decoded = self._read(current)
+        masks = self._masks()
+        if masks is not None:
+            for stream, sampler in zip(self._streams, samplers, strict=True):
+                stream.sampler = sampler
+            self._in_flight = self._sample(logits, masks)
         return decoded
 
     def drain(self) -> DecodedStep | None:
@@ -155,18 +176,20 @@ class Decoder:
         return None if current is None else self._read(current)
 
     def _launch(self) -> Launch:
-        return self._sample(self._forward())
+        logits = self._forward()
+        return self._sample(logits, self._masks())
 
     def _forward(self) -> mx.array:
         for row, stream in enumerate(self._streams):
             self._layout.make_room(row, stream.request.room_len)
-        return self._layout.forward(self._inputs())
-
-    def _sample(self, logits: mx.array) -> Launch:
-        choice = choose_tokens(logits, [stream.sampler for stream in self._streams], self._masks())
+        logits = self._layout.forward(self._inputs())
         for stream in self._streams:
             stream.num_launched += 1
             stream.length += 1
+        return logits
+
+    def _sample(self, logits: mx.array, masks: list[bytes | None] | None = None) -> Launch:
+        choice = choose_tokens(logits, [stream.sampler for stream in self._streams], masks)
         mx.async_eval(  # type: ignore[no-untyped-call]  # so in MLX's stubs
             choice.arrays(), self._layout.pending(), self._checkpoint()
         )
@@ -177,15 +200,14 @@ class Decoder:
         return any(stream.request.constraint is not None for stream in self._streams)
 
     def _masks(self) -> list[bytes | None] | None:
-        """What each row may say next; None when every row may say anything."""
-        if not self._is_constrained:
-            return None
+        """What each row may say next; None when every row may say anything. Once for each token of a stream."""
         masks = [self._mask(stream) for stream in self._streams]
-        return masks if any(mask is not None for mask in masks) else None
+        self._is_bound = any(mask is not None for mask in masks)
+        return masks if self._is_bound else None
 
     def _mask(self, stream: Stream) -> bytes | None:
         constraint = stream.request.constraint
-        if constraint is None or stream.failure is not None or stream.is_all_launched:
+        if constraint is None or stream.failure is not None or stream.is_beyond_end:
             return None
         try:
             return constraint.allowed()
@@ -245,5 +267,5 @@ def _accepted(stream: Stream, token: int) -> ConstraintFailed | None:
 def _constraint_failed(request: Request, error: Exception) -> ConstraintFailed:
     if isinstance(error, ConstraintFailed):
         return error
-    logger.error("grammar failed id=%s", request.id, exc_info=error)
+    logger.error("grammar failed id=%s error=%s", request.id, traced(error))
     return ConstraintFailed("it raised an error")

@@ -20,17 +20,17 @@ import mlx.core as mx
 
 from engine.admission import MemoryPool
 from engine.answering import Answering
+from engine.buffers import KeptBuffers
 from engine.device import free_gpu_bytes, keep_resident
-from engine.errors import DeviceFailed, EngineError, NonFiniteLogits, Stopping
+from engine.errors import DeviceFailed, EngineError, NonFiniteLogits, Stopping, traced
 from engine.execution import Execution
 from engine.governor import Governor
 from engine.mailbox import Cancel, ClearCache, Command, Mailbox, Stop, Submit
-from engine.memory import RUNTIME_BYTES, available_bytes
+from engine.memory import available_bytes
 from engine.preparation import prepare
 from engine.promises import DEFAULT_PROMISES, Promises
 from engine.request import Request, SampledToken
 from engine.scheduler import Decode, Idle, Join, Prefill, Refuse, Scheduler, Start, Suspend
-from engine.scratch import Scratch
 from engine.status import Counters, EngineFacts, MemorySampler, build_status
 from engine.step import DecodedStep
 from engine.wire import CacheCleared, LoadProgress, MemoryPlan, ModelStatus, SelfTest, Status
@@ -74,8 +74,8 @@ class Worker:
         self._started_at = self._reading_began_at = clock()
         self._facts = EngineFacts(concurrency=max_streams, memory_plan=memory_plan)
         self._counters = Counters()
-        self._scratch = Scratch(0 if memory_plan is None else max(0, memory_plan.fixed_bytes - RUNTIME_BYTES))
-        self._memory = MemorySampler(self._scratch)
+        self._memory = MemorySampler()
+        self._buffers = KeptBuffers(memory_plan)
         self._governor = None if memory_plan is None else Governor(memory_plan)
         self._scheduler = Scheduler(
             max_streams=max_streams,
@@ -89,6 +89,7 @@ class Worker:
         self._cache_version = 0
         self._broken_in_a_row = self._completed_at_last_break = 0
         self._published_at = self._governed_at = float("-inf")
+        self._busy_at = self._started_at
         self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
         self.snapshot: Status = self._status()
 
@@ -132,8 +133,10 @@ class Worker:
             logger.error("engine ends reason=%s", error.message)
             self._die(error)
         except Exception as failure:
-            logger.exception("device failed")
-            self._die(DeviceFailed(f"{type(failure).__name__}: {failure}"))
+            # MLX raises RuntimeError, and its words are needed; those of any other error may quote a prompt.
+            words = f"{type(failure).__name__}: {failure}" if isinstance(failure, RuntimeError) else traced(failure)
+            logger.error("device failed error=%s at=%s", words, traced(failure))
+            self._die(DeviceFailed(words))
         finally:
             self._execution = None
             # Without this the thread's compile cache is torn down after the interpreter: exit code 134.
@@ -144,7 +147,11 @@ class Worker:
         loaded = self._load(self._on_progress)
         prepared = prepare(loaded.model, kv_bits=self._kv_bits)
         self._execution = prepared.execution
-        self._scheduler.set_model(needs_snapshots=prepared.needs_snapshots, is_padded=prepared.layout.kind == "padded")
+        self._scheduler.set_model(
+            needs_snapshots=prepared.needs_snapshots,
+            is_padded=prepared.layout.kind == "padded",
+            is_cache_on=prepared.is_cache_on,
+        )
         self._facts.model = self._describe(loaded)
         self._facts.layout, self._facts.self_tests = prepared.layout, (*prepared.tests, *self._text_tests())
         mx.clear_cache()
@@ -197,6 +204,8 @@ class Worker:
 
     def _act(self, execution: Execution) -> None:
         action = self._scheduler.next_action(self._clock())
+        if not isinstance(action, Idle):
+            self._busy_at = self._clock()
         if not isinstance(action, Start | Idle):  # a start moves blocks into its row before the cache shrinks
             execution.fit_cache(self._scheduler.free_for_cache_bytes)
         match action:
@@ -209,8 +218,6 @@ class Worker:
                 self._prefill(execution, request, num_tokens)
             case Join(request):
                 self._paused(lambda: execution.join(request))
-                if not self._scheduler.prefilling:
-                    mx.clear_cache()
                 self._counters.membership_epoch += 1
                 self._publish()
             case Decode():
@@ -222,12 +229,13 @@ class Worker:
             case Idle():
                 self._rest(execution)
         self._notice_cache(execution)
+        self._buffers.fit()
         self._govern_if_due(execution)
 
     def _rest(self, execution: Execution) -> None:
-        """Give unused memory back, then wait for a command."""
+        """Give unused memory back after a while, and wait for a command."""
         mx.synchronize()
-        mx.clear_cache()
+        self._buffers.rest(idle_s=self._clock() - self._busy_at)
         execution.fit_cache(self._scheduler.free_for_cache_bytes)
         self._publish()
         command = self._mailbox.take(wait_s=IDLE_WAKE_S)
@@ -240,8 +248,7 @@ class Worker:
         if self._read_step_in_flight(execution):  # which may have changed what is to be done
             return
         began_at = self._clock()
-        with self._scratch.slice():
-            execution.prefill(request, num_tokens)
+        execution.prefill(request, num_tokens)
         elapsed_ms = (self._clock() - began_at) * 1000
         self._scheduler.observe_prefill(request, num_tokens, elapsed_ms)
         self._counters.prefilled(num_tokens, elapsed_ms)
@@ -312,7 +319,6 @@ class Worker:
     def _give_up_row(self, execution: Execution, request: Request) -> None:
         execution.fit_cache(self._scheduler.free_for_cache_bytes)  # its row's memory becomes the cache's
         execution.release(request)
-        mx.clear_cache()
 
     def _restorable(self, request: Request) -> int:
         return 0 if self._execution is None else self._execution.restorable(request)
@@ -330,13 +336,16 @@ class Worker:
         self._governed_at = now
         memory = self._memory.sample(now, kv_bytes=execution.kv_bytes)
         gpu_bytes = free_gpu_bytes()
+        free_bytes = available_bytes() if gpu_bytes is None else gpu_bytes
+        # What MLX keeps without using it is as good as free for whatever it computes next.
         pool_bytes = self._governor.observe(
             now_s=now,
-            available_bytes=available_bytes() if gpu_bytes is None else gpu_bytes,
-            active_bytes=memory.active_bytes + memory.cache_bytes,
+            available_bytes=free_bytes + memory.cache_bytes,
+            active_bytes=memory.active_bytes,
             pool_used_bytes=execution.kv_bytes + execution.cache_bytes,
-            process_bytes=memory.process_bytes if gpu_bytes is None else 0,
+            process_bytes=max(0, memory.process_bytes - memory.cache_bytes) if gpu_bytes is None else 0,
         )
+        self._buffers.observe(available_bytes=free_bytes)
         self._scheduler.set_pool_bytes(pool_bytes)
 
     # --- the end, and the snapshot -----------------------------------------------------------------------------------
@@ -358,8 +367,8 @@ class Worker:
                 self._scheduler.enter(request)
             try:
                 self._answering.fail(request, error)
-            except Exception:  # the others must be told all the same
-                logger.exception("could not end a request id=%s", request.id)
+            except Exception as failure:  # the others must be told all the same
+                logger.error("could not end a request id=%s error=%s", request.id, traced(failure))
         self._publish()
 
     def _publish_if_due(self) -> None:

@@ -22,7 +22,7 @@ from webui.control_client import ControlClient
 from webui.errors import ConsoleError
 from webui.farewell import Farewell
 from webui.guard import HEALTHZ, LOGIN, Guard
-from webui.pages import keys, login, now, quitting
+from webui.pages import keys, load, login, now, quitting
 from webui.pages.edge import Console, Message, message, order
 from webui.render import FRONTEND, Renderer
 from webui.sessions import Sessions
@@ -62,12 +62,14 @@ def make_app(
             Route("/preferences", order(login.prefer), methods=["POST"]),
             Route("/", now.show),
             Route("/now/live", now.show_live),
-            Route("/now/models", now.show_models),
+            Route("/now/models", load.show_models),
+            Route("/now/load-settings", load.show_settings),
             Route("/state", now.show_state),
-            Route("/engine/load", order(now.load), methods=["POST"]),
+            Route("/engine/load", order(load.load), methods=["POST"]),
             Route("/engine/unload", order(now.unload), methods=["POST"]),
             Route("/engine/stop", order(now.force_stop), methods=["POST"]),
             Route("/engine/restart", order(now.restart), methods=["POST"]),
+            Route("/engine/cache/clear", order(now.clear_cache), methods=["POST"]),
             Route("/concurrency", order(now.set_concurrency), methods=["POST"]),
             Route("/requests/{request_id}/cancel", order(now.cancel), methods=["POST"]),
             Route("/keys", keys.show),

@@ -19,6 +19,8 @@ TIMEOUT_S: Final = 2.0
 ORDER_TIMEOUT_S: Final = 5.0
 # Before it answers, control starts a process that reads the headers of the weights.
 LOAD_TIMEOUT_S: Final = 20.0
+# Control itself waits 30 s for the engine, which empties the cache between two steps of the device.
+CLEAR_TIMEOUT_S: Final = 35.0
 # Listing models starts a process that reads folders and headers.
 MODELS_TIMEOUT_S: Final = 20.0
 
@@ -59,6 +61,9 @@ class ControlClient:
 
     async def restart(self) -> wire.Accepted:
         return await self._ask("POST", wire.RESTART, wire.Accepted)
+
+    async def clear_cache(self) -> wire.CacheCleared:
+        return await self._ask("POST", wire.CACHE_CLEAR, wire.CacheCleared, timeout_s=CLEAR_TIMEOUT_S)
 
     async def set_concurrency(self, concurrency: int) -> None:
         await self._order("POST", wire.CONCURRENCY, wire.ConcurrencyRequest(concurrency=concurrency))

@@ -29,9 +29,11 @@ class Session:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
+    """`left_at_s` is Unix time. `is_good`: it tells what was done, not what went wrong."""
+
     message: str
     left_at_s: float
-    """Unix time."""
+    is_good: bool
 
 
 class Sessions:
@@ -57,8 +59,8 @@ class Sessions:
         response.delete_cookie(self.session_cookie, path="/", httponly=True, samesite="strict")
 
     def read(self, cookies: dict[str, str]) -> Session | None:
-        signed = _signed_text(self._sessions, cookies.get(self.session_cookie), SESSION_S)
-        if signed is None or signed.content in self._ended:
+        signed = _signed(self._sessions, cookies.get(self.session_cookie), SESSION_S)
+        if signed is None or not isinstance(signed.content, str) or signed.content in self._ended:
             return None
         session_id = signed.content
         return Session(id=session_id, form_token=self._forms.get_signature(session_id).decode())
@@ -66,13 +68,16 @@ class Sessions:
     def is_form_of(self, session: Session, form_token: str) -> bool:
         return hmac.compare_digest(session.form_token.encode(), form_token.encode())
 
-    def leave_notice(self, response: Response, message: str) -> None:
+    def leave_notice(self, response: Response, message: str, *, is_good: bool = False) -> None:
         """Show `message` once, on the next page."""
-        self._set(response, self.notice_cookie, str(self._notices.dumps(message)), NOTICE_S)
+        self._set(response, self.notice_cookie, str(self._notices.dumps([message, is_good])), NOTICE_S)
 
     def notice(self, cookies: dict[str, str]) -> Notice | None:
-        signed = _signed_text(self._notices, cookies.get(self.notice_cookie), NOTICE_S)
-        return Notice(message=signed.content, left_at_s=signed.signed_at.timestamp()) if signed is not None else None
+        signed = _signed(self._notices, cookies.get(self.notice_cookie), NOTICE_S)
+        match signed.content if signed is not None else None:
+            case [str(message), bool(is_good)] if signed is not None:
+                return Notice(message, signed.signed_at.timestamp(), is_good)
+        return None
 
     def drop_notice(self, response: Response) -> None:
         response.delete_cookie(self.notice_cookie, path="/", httponly=True, samesite="strict")
@@ -86,15 +91,15 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True)
 class _Signed:
-    content: str
+    content: object
     signed_at: datetime
 
 
-def _signed_text(serializer: URLSafeTimedSerializer, value: str | None, valid_s: int) -> _Signed | None:
+def _signed(serializer: URLSafeTimedSerializer, value: str | None, valid_s: int) -> _Signed | None:
     if value is None:
         return None
     try:
         content, signed_at = serializer.loads(value, max_age=valid_s, return_timestamp=True)
     except BadData:
         return None
-    return _Signed(content, signed_at) if isinstance(content, str) else None
+    return _Signed(content, signed_at)

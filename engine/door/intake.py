@@ -103,6 +103,13 @@ class Intake:
             constraint=self._constraint(asked, rendered),
         )
 
+    def forget(self) -> None:
+        """Keep nothing of earlier prompts. What was counted and is not admitted yet is rendered again."""
+        self._kept.clear()
+        self._num_kept_tokens = 0
+        if self._pieces is not None:
+            self._pieces.clear()
+
     def _constraint(self, asked: GenerateRequest, rendered: Rendered) -> Constraint | None:
         model = self.load()
         assert self._grammars is not None, "made with the model"

@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
+from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import msgspec
@@ -103,14 +104,14 @@ class Door:
         self._refuse_unless_ready()
         body = await read_body(http)
         arrived_at = self._monotonic()
-        admitted = await self._on_text_thread(self._open_intake.admit, body)
+        admitted = await self._on_text_thread(partial(self._open_intake.admit, body))
         self._refuse_unless_ready()
         return self._start(admitted, arrived_at)
 
     async def count(self, http: HttpRequest) -> Response:
         count = self._open_intake.count
         body = await read_body(http)
-        return json_response(await self._on_text_thread(count, body))
+        return json_response(await self._on_text_thread(partial(count, body)))
 
     async def status(self, _: HttpRequest) -> Response:
         snapshot = self._worker.snapshot
@@ -126,8 +127,9 @@ class Door:
         return json_response(CancelAnswer(id=request_id, found=self._worker.cancel(request_id)))
 
     async def clear_cache(self, _: HttpRequest) -> Response:
-        """Answers between two steps of the device, so this alone may wait for one."""
+        """Answers between two steps of the device, so this alone may wait for one. Kept text goes, too."""
         self._refuse_unless_ready()
+        await self._on_text_thread(self._open_intake.forget)
         loop = asyncio.get_running_loop()
         cleared: asyncio.Future[CacheCleared] = loop.create_future()
 
@@ -188,9 +190,9 @@ class Door:
         )
         return stream
 
-    async def _on_text_thread(self, work: Callable[[bytes], Answer], body: bytes) -> Answer:
+    async def _on_text_thread(self, work: Callable[[], Answer]) -> Answer:
         """Work that has begun is left to the end of the process when the engine stops first."""
-        return await self._unless_stopping(asyncio.get_running_loop().run_in_executor(self._text_thread, work, body))
+        return await self._unless_stopping(asyncio.get_running_loop().run_in_executor(self._text_thread, work))
 
     async def _unless_stopping(self, working: "asyncio.Future[Answer]") -> Answer:
         """Raises Stopping when the engine stops first."""

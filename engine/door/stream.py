@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 from starlette.types import Receive, Scope, Send
 
-from engine.errors import ClientTooSlow, EngineError, TextFailed
+from engine.errors import ClientTooSlow, EngineError, TextFailed, traced
 from engine.wire import NDJSON, Event, Failed, Finished
 
 logger = logging.getLogger(__name__)
@@ -60,8 +60,9 @@ class EventStream:
                 break
             try:
                 line = _encoder.encode_lines([event])
-            except (TypeError, ValueError, OverflowError):
-                logger.exception("event could not be encoded id=%s event=%s", self._request_id, type(event).__name__)
+            except (TypeError, ValueError, OverflowError) as error:
+                kind = type(event).__name__
+                logger.error("event not encoded id=%s event=%s error=%s", self._request_id, kind, traced(error))
                 self._cut(TextFailed())
                 break
             self._lines.append(line)

@@ -48,6 +48,23 @@ def makes_its_own_cache(module: str) -> bool:
 
 
 @cache
+def default_sizes(module: str) -> Mapping[str, int]:
+    """Return the whole numbers that mlx-lm takes where a config.json is silent: defaults of the module's arguments."""
+    path = source_file(module)
+    body = [] if path is None else ast.parse(path.read_text(encoding="utf-8")).body
+    arguments = (node for node in body if isinstance(node, ast.ClassDef) and node.name == "ModelArgs")
+    return {
+        field.target.id: field.value.value
+        for node in arguments
+        for field in node.body
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(field.value, ast.Constant)
+        and type(field.value.value) is int
+    }
+
+
+@cache
 def _package_folder() -> Path:
     spec = importlib.util.find_spec("mlx_lm")  # a top-level name is found without being imported
     assert spec is not None and spec.origin is not None, "mlx-lm is a dependency of the engine"

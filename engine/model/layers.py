@@ -3,11 +3,11 @@
 It knows the families that mlx-lm 0.32 serves most; of any other it says that it does not know, and counts high.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from engine.model.architectures import makes_its_own_cache, module_name
+from engine.model.architectures import default_sizes, makes_its_own_cache, module_name
 
 FLOAT32_BYTES: Final = 4
 
@@ -23,6 +23,18 @@ LAYER_TYPES: Final = frozenset({"llama", "gpt_oss", "olmo3", "afmoe", "exaone_mo
 LATENT: Final = frozenset({"deepseek_v3", "kimi_k2", "kimi_k25", "glm4_moe_lite", "mistral4"})
 """Keeps one compressed key-value vector and one rotary key for all heads."""
 
+EXPANDED: Final = frozenset({"deepseek_v2", "minicpm3", "youtu_llm"})
+"""Compresses keys and values as well, but keeps them expanded: each head its own."""
+
+OWN_ATTENTION: Final = frozenset({"gpt_oss", "gemma2", "olmo", "phi3small", "plamo", "stablelm"})
+"""Its attention takes keys and values only as they are: attention sinks, or arithmetic of its own on them.
+
+Source: the modules of mlx-lm 0.32.2; `scaled_dot_product_attention` refuses sinks with quantised keys.
+"""
+
+# Numbers that mlx-lm's wrapper of the architecture writes into `text_config` where they lack. Source: mlx-lm 0.32.2.
+_WRAPPED_SIZES: Final = {"gemma3": {"num_attention_heads": 8, "num_key_value_heads": 4}}
+
 KV_GROUP_SIZES: Final = (64, 32)
 
 Kind = Literal["growing", "fixed", "window", "unknown"]
@@ -33,7 +45,8 @@ class Layer:
     """What one layer keeps for one sequence. A window counts as state, at its full length.
 
     growing: `bytes_per_token` for each token · fixed, window: `state_bytes`, whatever the length · unknown: as growing.
-    `group_size` None: keys and values stay as they are. `window_bytes_per_token`: what a window holds of each token.
+    `group_size` None: keys and values stay as they are; of a growing layer, `obstacle` says why.
+    `window_bytes_per_token`: what a window holds of each token.
     """
 
     kind: Kind
@@ -42,6 +55,7 @@ class Layer:
     group_size: int | None = None
     element_bytes: int = 0
     window_bytes_per_token: int = 0
+    obstacle: str | None = None
 
     def bytes_per_token_at(self, kv_bits: int | None) -> int:
         """Bytes of one token when growing layers are quantised: codes, and a scale and a bias for each group."""
@@ -51,12 +65,21 @@ class Layer:
         return num_elements * kv_bits // 8 + 2 * self.element_bytes * num_elements // self.group_size
 
 
-def kv_group_size(head_dim: int) -> int | None:
+def kv_group_size(*head_dims: int) -> int | None:
     """Return how many elements of a head share a scale when KV is quantised; None: heads so wide stay as they are.
 
-    Source: mx.quantize of mlx 0.32.4, whose groups have to divide the last axis.
+    Source: mx.quantize of mlx 0.32.4, whose groups have to divide the last axis, of keys and of values.
     """
-    return next((size for size in KV_GROUP_SIZES if head_dim % size == 0), None)
+    return next((size for size in KV_GROUP_SIZES if all(width % size == 0 for width in head_dims)), None)
+
+
+def kv_obstacle(layers: Sequence[Layer]) -> str | None:
+    """Return why the keys and values of no layer can be quantised; None when those of one can."""
+    if any(layer.group_size is not None for layer in layers):
+        return None
+    if not layers or any(layer.kind == "unknown" for layer in layers):
+        return "Splash does not know the layers of this architecture"
+    return next((layer.obstacle for layer in layers if layer.obstacle), "none of its layers keeps the whole context")
 
 
 class UnknownSize(Exception):
@@ -74,16 +97,28 @@ def read_layers(config: Mapping[str, Any], element_bytes: int) -> tuple[Layer, .
 
     Raises UnknownSize when config.json does not give the sizes.
     """
-    text = text_config(config)
+    outer = module_name(config) or ""
+    inner = module_name(text_config(config)) or outer
+    text = {**default_sizes(inner), **_WRAPPED_SIZES.get(outer, {}), **text_config(config)}
     num_layers = _number(text, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
-    names = {str(text.get("model_type")), module_name(text) or "", module_name(config) or ""}
+    names = {str(text.get("model_type")), inner, outer}
+    # A wrapper that makes no cache is given growing ones, whatever the model inside it would have made.
+    has_own_cache = makes_its_own_cache(outer)
     for family, read in _FAMILIES:
-        if names & family:
-            return tuple(read(text, index, element_bytes) for index in range(num_layers))
-    module = module_name(text) or module_name(config)
-    if module is None or makes_its_own_cache(module) or "kv_lora_rank" in text:
+        if names & family and (has_own_cache or read not in (_window_pattern, _layer_types)):
+            return _kept(names, [read(text, index, element_bytes) for index in range(num_layers)])
+    if has_own_cache or "kv_lora_rank" in text:
         return (Layer("unknown", bytes_per_token=_attention_bytes(text, element_bytes, grouped=False)),) * num_layers
-    return (_growing(text, element_bytes),) * num_layers
+    return _kept(names, [_growing(text, element_bytes)] * num_layers)
+
+
+def _kept(names: Set[str], layers: Sequence[Layer]) -> tuple[Layer, ...]:
+    if not names & OWN_ATTENTION:
+        return tuple(layers)
+    obstacle = "mlx-lm's attention for this architecture takes them only as they are"
+    return tuple(
+        replace(layer, group_size=None, obstacle=obstacle) if layer.kind == "growing" else layer for layer in layers
+    )
 
 
 def _gated_delta(text: Mapping[str, Any], index: int, element_bytes: int) -> Layer:
@@ -108,13 +143,23 @@ def _layer_types(text: Mapping[str, Any], index: int, element_bytes: int) -> Lay
     types = text.get("layer_types")
     if types is None and text.get("model_type") == "gpt_oss":
         types = ["sliding_attention", "full_attention"] * (index + 1)
+    if types is None and text.get("model_type") == "olmo3":
+        types = [*["sliding_attention"] * 3, "full_attention"] * (index + 1)
     is_window = isinstance(types, list) and index < len(types) and types[index] == "sliding_attention"
     return _attention(text, element_bytes, is_window=is_window)
 
 
 def _latent(text: Mapping[str, Any], index: int, element_bytes: int) -> Layer:
     width = _number(text, "kv_lora_rank") + _number(text, "qk_rope_head_dim")
-    return Layer("growing", bytes_per_token=width * element_bytes)
+    obstacle = "it keeps one compressed vector for all heads, which mlx-lm takes only as it is"
+    return Layer("growing", bytes_per_token=width * element_bytes, obstacle=obstacle)
+
+
+def _expanded(text: Mapping[str, Any], index: int, element_bytes: int) -> Layer:
+    num_heads = _number(text, *_HEADS)
+    key_dim = _number(text, "qk_nope_head_dim") + _number(text, "qk_rope_head_dim")
+    value_dim = _number(text, "v_head_dim", default=_number(text, "hidden_size") // num_heads)
+    return _growing_heads(num_heads, key_dim, value_dim, element_bytes)
 
 
 _HEADS: Final = ("num_attention_heads", "n_head", "n_heads", "num_heads")
@@ -124,6 +169,7 @@ _FAMILIES: Final[tuple[tuple[frozenset[str], Callable[[Mapping[str, Any], int, i
     (frozenset(WINDOW_PATTERN), _window_pattern),
     (LAYER_TYPES, _layer_types),
     (LATENT, _latent),
+    (EXPANDED, _expanded),
 )
 
 
@@ -139,19 +185,29 @@ def _attention(text: Mapping[str, Any], element_bytes: int, *, is_window: bool) 
 
 
 def _growing(text: Mapping[str, Any], element_bytes: int) -> Layer:
+    return _growing_heads(_num_kv_heads(text), _head_dim(text), _head_dim(text), element_bytes)
+
+
+def _growing_heads(num_heads: int, key_dim: int, value_dim: int, element_bytes: int) -> Layer:
+    group_size = kv_group_size(key_dim, value_dim)
+    obstacle = None if group_size else f"heads of {key_dim} numbers can't be cut into groups of {KV_GROUP_SIZES[-1]}"
     return Layer(
         "growing",
-        bytes_per_token=_attention_bytes(text, element_bytes),
-        group_size=kv_group_size(_head_dim(text)),
+        bytes_per_token=num_heads * (key_dim + value_dim) * element_bytes,
+        group_size=group_size,
         element_bytes=element_bytes,
+        obstacle=obstacle,
     )
 
 
 def _attention_bytes(text: Mapping[str, Any], element_bytes: int, *, grouped: bool = True) -> int:
     """Bytes of one token's keys and values; not `grouped`: as if every query head had its own."""
-    num_heads = _number(text, *_HEADS)
-    num_kv_heads = _number(text, "num_key_value_heads", "n_head_kv", default=num_heads) if grouped else num_heads
-    return 2 * num_kv_heads * _head_dim(text) * element_bytes
+    num_heads = _num_kv_heads(text) if grouped else _number(text, *_HEADS)
+    return 2 * num_heads * _head_dim(text) * element_bytes
+
+
+def _num_kv_heads(text: Mapping[str, Any]) -> int:
+    return _number(text, "num_key_value_heads", "n_head_kv", default=_number(text, *_HEADS))
 
 
 def _head_dim(text: Mapping[str, Any]) -> int:

@@ -25,6 +25,8 @@ _CONTEXT_FIELDS: Final = (
     "seq_length",
     "max_sequence_length",
 )
+# Multimodal Gemma 3 leaves it out. Source: transformers 5.24, Gemma3TextConfig.
+_USUAL_CONTEXTS: Final = {"gemma3": 131_072, "gemma3_text": 131_072}
 _NO_LIMIT_TOKENS: Final = 10**9  # transformers writes 10^30 into model_max_length when it has no number
 _COMPUTED_WITH: Final = (".weight", ".A_log", ".dt_bias")
 _EMBEDDINGS: Final = tuple(
@@ -248,6 +250,8 @@ def _native_context(path: Path, config: Mapping[str, Any], tokenizer_config: Map
         for field in _CONTEXT_FIELDS:
             if (length := _integer(part.get(field))) is not None:
                 return max(length, _yarn_context(text, length))
+    if (usual := _USUAL_CONTEXTS.get(str(config["model_type"]))) is not None:
+        return usual
     length = _integer(tokenizer_config.get("model_max_length"))
     if length is not None and length < _NO_LIMIT_TOKENS:
         return length

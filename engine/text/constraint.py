@@ -4,7 +4,7 @@ It compiles nothing (`engine.text.grammar` does), and cuts nothing: what is text
 
 What stands before the answer is free: a thought, a message header, and the newlines behind them. Where the model may
 still open a thought, it may do so instead of beginning the answer; where tools are offered and none is required, it may
-begin a call instead, and what follows a call is free.
+begin a call instead, and what follows a call is free. The calls of strict tools are `engine.text.strict_calls`'s.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,14 +14,15 @@ from typing import Final, Literal
 from llguidance import LLMatcher
 
 from engine.errors import ConstraintFailed
-from engine.request import SampledToken
+from engine.request import Constraint, SampledToken
 from engine.text.decoder import TokenDecoder
-from engine.text.grammar import Grammars, reason_of
-from engine.text.markup import ANSWER_STATES, CALL_STATES, NO_MARKUP, Markup, Splitter
+from engine.text.grammar import Grammars, mask_of, reason_of
+from engine.text.markup import ANSWER_STATES, CALL, CALL_STATES, NO_MARKUP, Markup, Splitter
 from engine.text.prompts import offered_tools
+from engine.text.strict_calls import StrictCalls
 from engine.text.template import Rendered
 from engine.text.tokenizer import TextModel
-from engine.text.tool_grammar import calls_of, has_call_grammar
+from engine.text.tool_grammar import call_of, calls_of, has_call_grammar
 from engine.wire import GenerateRequest, Prompt
 
 # A generation prompt that closes the thought itself ends in that marker, and perhaps a few newlines.
@@ -44,23 +45,23 @@ class Beginnings:
 
 def constraint_of(
     asked: GenerateRequest, rendered: Rendered, model: TextModel, grammars: Grammars
-) -> "GrammarConstraint | None":
+) -> Constraint | None:
     """What the answer of this request must follow; a call that is required goes before the answer's own grammar.
 
-    Where the manner in which the model writes calls has no grammar, requiring one stays a wish.
+    Where the manner in which the model writes calls has no grammar, requiring one stays a wish, and so does strictness.
     Raises InvalidRequest, with the reason, when a grammar can't be compiled.
     """
     choice, parser = asked.prompt.tool_choice, model.tokenizer.tool_parser
     has_tools = bool(rendered.tools) and parser is not None
     must_call = has_tools and choice.mode in ("required", "named") and has_call_grammar(model)
+    may_call = has_tools and not must_call
     if must_call:
         matcher = calls_of(offered_tools(asked.prompt), model, grammars, parallel=choice.parallel)
     elif asked.grammar is not None:
         matcher = grammars.answer(asked.grammar)
     else:
-        return None
+        return _strict_calls(asked.prompt, rendered, model, grammars, state=rendered.state) if may_call else None
     markup = model.markup if rendered.has_markup else NO_MARKUP
-    may_call = has_tools and not must_call
     return GrammarConstraint(
         matcher,
         grammars=grammars,
@@ -72,6 +73,22 @@ def constraint_of(
             call=_tokens_of(markup.call_start, model) if may_call else (),
             newlines=grammars.newlines,
         ),
+        calls=_strict_calls(asked.prompt, rendered, model, grammars, state=CALL) if may_call else None,
+    )
+
+
+def _strict_calls(
+    prompt: Prompt, rendered: Rendered, model: TextModel, grammars: Grammars, *, state: str
+) -> StrictCalls | None:
+    tools = offered_tools(prompt)
+    if not any(tool.strict for tool in tools) or not rendered.has_markup or not has_call_grammar(model):
+        return None
+    return StrictCalls(
+        call_of(tools, model, grammars),
+        grammars=grammars,
+        decoder=TokenDecoder(model.tokenizer, continues_text=rendered.continues_text),
+        markup=model.markup,
+        state=state,
     )
 
 
@@ -98,12 +115,16 @@ class GrammarConstraint:
         markup: Markup,
         state: str,
         beginnings: Beginnings,
+        calls: StrictCalls | None = None,
     ) -> None:
+        """`calls` takes over behind the marker of a call that stands instead of the answer; without it, all is free."""
         self._matcher = matcher
         self._grammars = grammars
         self._decoder = decoder
         self._splitter = Splitter(markup, state)
         self._beginnings = beginnings
+        self._calls = calls
+        self._is_in_calls = False
         self._phase: Phase = "beginning" if state in ANSWER_STATES else "free"
         self._is_watched = self._phase == "free"  # does the answer begin later?
         self._may_think = self._phase == "beginning"
@@ -115,19 +136,16 @@ class GrammarConstraint:
         if self._forced:
             return _with_tokens(bytes(self._forced[0] // 32 * 4 + 4), self._forced[:1])
         if self._phase == "free":
-            return None
-        mask = self._matcher.compute_bitmask()
-        if self._matcher.is_error():
-            raise ConstraintFailed(reason_of(self._matcher))
+            return self._calls.allowed() if self._calls is not None and self._is_in_calls else None
         if self._phase == "beginning":
-            mask = _with_tokens(mask, self._others())
-        if mask.count(0) == len(mask):
-            raise ConstraintFailed("no token of the model continues the answer")
-        return mask
+            return _with_tokens(mask_of(self._matcher), self._others())
+        return mask_of(self._matcher)
 
     def accept(self, token: int) -> None:
         """Raises ConstraintFailed when the token is not one that was allowed."""
         if self._phase == "free":
+            if self._is_in_calls and self._calls is not None and not self._forced:
+                self._calls.accept(token)
             self._forced = self._forced[1:]
             if self._is_watched:
                 self._watch(token)
@@ -151,7 +169,7 @@ class GrammarConstraint:
         is_call = self._beginnings.call[:1] == (token,)
         self._forced = (self._beginnings.call if is_call else self._beginnings.thought)[1:]
         self._phase = "free"
-        self._is_watched = not is_call
+        self._is_watched, self._is_in_calls = not is_call, is_call
         if self._is_watched:
             self._watch(token)
 

@@ -15,7 +15,8 @@ from typing import Any, Final
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
-from engine.errors import InvalidRequest
+from engine.errors import ConstraintFailed, InvalidRequest
+from engine.text.choices import with_exclusive_choices
 from engine.text.decoder import TokenDecoder
 from engine.text.tokenizer import TextModel
 from engine.wire import Grammar
@@ -25,12 +26,18 @@ from engine.wire import Grammar
 MOST_GRAMMAR_BYTES: Final = 256 * 1024
 MOST_PROPERTIES: Final = 1_000
 MOST_MULTIPLE_DIGITS: Final = 4
+# llguidance's reader of JSON takes no more; Python's writer fails on a few hundred.
+MOST_LEVELS: Final = 128
 # Of 1 to 2 KiB each, kept with the grammar as answers reach them.
 MOST_LEXER_STATES: Final = 50_000
 # Compiled ones are some MiB each at worst; a client uses a few, again and again.
 MOST_KEPT: Final = 32
 _LONGEST_REASON: Final = 300
 _DEAD_ENDS: Final = ("NoExtension", "NoExtensionBias")
+_OVERLAPPING: Final = (
+    "two choices of a oneOf may be satisfied by one value: use anyOf, or give each choice the type object and a "
+    "required property with another const"
+)
 # Where the reason is in a text that the client never saw.
 _PLACE: Final = re.compile(r"^at \d+\(\d+\): (failed to compile JSON schema: )?")
 
@@ -88,7 +95,7 @@ def json_rule(schema: Mapping[str, Any] | bool, *, param: str) -> str:
         raise InvalidRequest("nothing satisfies the schema false", param=param)
     described = {} if schema is True else dict(schema)
     _check_cost(described, param)
-    return f"%json {json.dumps(described | _JSON_OPTIONS)}"
+    return f"%json {json.dumps(with_exclusive_choices(described) | _JSON_OPTIONS)}"
 
 
 def text_rule(text: str) -> str:
@@ -144,22 +151,36 @@ def _compiled(rules: str, tokenizer: LLTokenizer, param: str) -> LLMatcher:
     return matcher
 
 
+def mask_of(matcher: LLMatcher) -> bytes:
+    """What may come next. Raises ConstraintFailed when that is nothing, or too complex to tell."""
+    mask = matcher.compute_bitmask()
+    if matcher.is_error():
+        raise ConstraintFailed(reason_of(matcher))
+    if mask.count(0) == len(mask):
+        raise ConstraintFailed("no token of the model continues the answer")
+    return mask
+
+
 def reason_of(matcher: LLMatcher) -> str:
     """One line of the library's message: it repeats the grammar in the others."""
     lines = [line.strip() for line in matcher.get_error().splitlines() if line.strip()] or ["unknown"]
     said = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), lines[0])
+    if "oneOf constraints are not supported" in said:
+        return _OVERLAPPING
     return "nothing satisfies it" if said in _DEAD_ENDS else _PLACE.sub("", said)[:_LONGEST_REASON]
 
 
 def _check_cost(schema: Mapping[str, Any], param: str) -> None:
-    pending: list[Any] = [schema]
+    pending: list[tuple[Any, int]] = [(schema, 1)]
     while pending:
-        part = pending.pop()
+        part, level = pending.pop()
+        if level > MOST_LEVELS and isinstance(part, (list, Mapping)):
+            raise InvalidRequest(f"the schema is nested more than {MOST_LEVELS} levels deep", param=param)
         if isinstance(part, list):
-            pending.extend(part)
+            pending.extend((value, level + 1) for value in part)
         if not isinstance(part, Mapping):
             continue
-        pending.extend(part.values())
+        pending.extend((value, level + 1) for value in part.values())
         properties, multiple = part.get("properties"), part.get("multipleOf")
         if isinstance(properties, Mapping) and len(properties) > MOST_PROPERTIES:
             raise InvalidRequest(f"an object has more than {MOST_PROPERTIES} properties", param=param)

@@ -3,8 +3,8 @@
 It knows nothing of messages: a piece is a text that begins with an added token with which the template opens messages.
 
 Why the tokens of the pieces are those of the whole: Hugging Face's tokenizers cut a text at its added tokens before
-they look at anything else, and normalise, split and tokenise what lies between by itself. So a text may be cut before an
-added token wherever that token is certain to be found: no other one overlaps its beginning or contains it. The token
+they look at anything else, and normalise, split and tokenise what lies between by itself. So a text may be cut before
+an added token wherever that token is certain to be found: no other one overlaps its beginning or contains it. The token
 stays in front of its piece, so that rules for the first word of a text (sentencepiece's space) apply to no other word.
 A sample is tokenised in both ways at load all the same; where the outcomes differ, prompts are tokenised whole.
 """
@@ -78,7 +78,7 @@ class Pieces:
     """The pieces that were used last, within a bound on memory. Not thread-safe: the text thread owns it."""
 
     def __init__(self, backend: Any, openers: Collection[str], *, most_bytes: int = MOST_KEPT_BYTES) -> None:
-        """`backend` is a Tokenizer of Hugging Face's tokenizers. `openers`: as `safe_openers` names them, one or more."""
+        """`backend` is a Tokenizer of Hugging Face's tokenizers. `openers`: what `safe_openers` names."""
         self._backend = backend
         self._opener = re.compile("|".join(map(re.escape, openers)))
         self._most_bytes = most_bytes
@@ -101,6 +101,10 @@ class Pieces:
         pieces = [found[part] for part in texts]
         tokens = tuple(chain.from_iterable(piece.tokens for piece in pieces))
         return Encoded(tokens, len(text), Joined(pieces, self._backend))
+
+    def clear(self) -> None:
+        self._kept.clear()
+        self.kept_bytes = 0
 
     def _cut(self, text: str) -> list[str]:
         starts = [match.start() for match in self._opener.finditer(text)]

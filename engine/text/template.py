@@ -1,7 +1,7 @@
 """Renders a neutral prompt with the model's chat template and tokenises it. Needs the tokenizer, never the weights.
 
-Between two prompts it keeps nothing itself (`engine.text.pieces` does), and of the context limit it knows only what spares it work: what fits is decided
-by `engine.door.intake`.
+It keeps nothing between two prompts (`engine.text.pieces` does), and of the context limit it knows only what spares it
+work: what fits is decided by `engine.door.intake`.
 
 A message that contains the name of a special token is given to the model with that token in it, as mlx-lm does: who may
 write a message may also write a turn. Names in tool results are no exception, so they must not be trusted with more

@@ -1,4 +1,4 @@
-"""Writes the grammar of an answer that is one or more tool calls, in the manner in which the model writes them.
+"""Writes the grammar of tool calls in the manner in which the model writes them: of a whole answer, or of one call.
 
 It knows the two families whose calls are JSON or XML between two markers; of the others it says that it does not.
 
@@ -58,12 +58,26 @@ def calls_of(tools: Sequence[Tool], model: TextModel, grammars: Grammars, *, par
         )
 
 
+def call_of(tools: Sequence[Tool], model: TextModel, grammars: Grammars) -> LLMatcher:
+    """Behind the marker of a call that the model has begun by itself, up to its end; only strict tools are bound.
+
+    Raises InvalidRequest when the schema of a strict tool can't be compiled.
+    """
+    write = _FAMILIES[model.tokenizer.tool_parser]
+    calls = [write(tool if tool.strict else _freed(tool)) for tool in tools]
+    return grammars.compile(f"start: {_behind_marker(calls, model)}", param=_PARAM)
+
+
 def _rules(calls: Sequence[str], model: TextModel, *, parallel: bool) -> str:
-    start, end = (_marker(text, model) for text in (model.markup.call_start, model.markup.call_end))
+    start = "start: call (NEWLINE? call)*" if parallel else "start: call"
+    return f"{start}\ncall: {_marker(model.markup.call_start, model)} {_behind_marker(calls, model)}"
+
+
+def _behind_marker(calls: Sequence[str], model: TextModel) -> str:
+    """The rest of the rule of a call, and the rules below it."""
     names = [f"tool_{position}" for position in range(len(calls))]
     rules = [
-        "start: call (NEWLINE? call)*" if parallel else "start: call",
-        f"call: {start} NEWLINE? ({' | '.join(names)}) NEWLINE? {end}",
+        f"NEWLINE? ({' | '.join(names)}) NEWLINE? {_marker(model.markup.call_end, model)}",
         *(f"{name}: {call}" for name, call in zip(names, calls, strict=True)),
     ]
     return "\n".join(rules) + _SHARED_RULES

@@ -122,7 +122,7 @@ def test_the_choice_in_the_load_panel_survives_the_refresh_and_is_what_is_loaded
 
     page.click("text=Load…")
     page.get_by_label("Model on this machine").select_option("mine")
-    page.get_by_label("Context").fill("65,536")
+    page.get_by_label("Context, in tokens").fill("65,536")
     page.wait_for_timeout(2_200)
     page.get_by_role("button", name="Load", exact=True).click()
     page.wait_for_url(f"{own_console.address}/")

@@ -59,6 +59,9 @@ class ScriptedIntake:
             prompt_tokens=self._script.num_prompt_tokens(asked.prompt), maximum_context_tokens=self._context_tokens
         )
 
+    def forget(self) -> None:
+        """It keeps nothing."""
+
     def admit(self, body: bytes) -> Admitted:
         asked = decode(body, GenerateRequest)
         check_request(asked, VOCABULARY_SIZE)

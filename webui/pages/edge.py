@@ -17,7 +17,7 @@ from webui.control_client import ControlClient
 from webui.errors import BadForm, ConsoleError, ControlGone, ControlRefused, NotAllowed, OrderUnconfirmed
 from webui.farewell import Farewell
 from webui.render import Renderer, View
-from webui.sessions import Session, Sessions
+from webui.sessions import Notice, Session, Sessions
 from webui.text import Language, Text, choose_language
 from webui.views.message import MessagePage
 from webui.views.shell import (
@@ -28,6 +28,7 @@ from webui.views.shell import (
     PageName,
     Shell,
     Theme,
+    Tone,
     farewell_masthead,
     masthead,
 )
@@ -35,7 +36,7 @@ from webui.watch import Watch
 
 logger = logging.getLogger(__name__)
 
-# The largest form has four short fields.
+# The largest form has a dozen short fields.
 FORM_LIMIT_BYTES: Final = 16 * 1024
 # A trillion: more than any number that a form asks for, and far below what Python refuses to read.
 NUMBER_LIMIT_DIGITS: Final = 12
@@ -75,7 +76,7 @@ class Console:
             here=here,
             form_token=session.form_token if session is not None else "",
             masthead=await self._masthead(text) if session is not None else None,
-            notice=NoticeLine(notice.message, numbers.time_of_day(notice.left_at_s)) if notice is not None else None,
+            notice=_notice_line(notice) if notice is not None else None,
             ending=self._ending(),
         )
 
@@ -108,6 +109,11 @@ def console_of(request: Request) -> Console:
 
 def session_of(request: Request) -> Session | None:
     return cast("Session | None", request.scope.get("state", {}).get("session"))
+
+
+def _notice_line(notice: Notice) -> NoticeLine:
+    tone: Tone = "good" if notice.is_good else "wait"
+    return NoticeLine(notice.message, numbers.time_of_day(notice.left_at_s), tone)
 
 
 def see_other(path: str) -> Response:

@@ -1,4 +1,4 @@
-"""Endpoints of the page *Now*: the page, its live part, and the orders that its buttons give.
+"""Endpoints of the page *Now*: the page, its live part, and the orders that its buttons give; but for the load form.
 
 It decides nothing about the engine: each order is one question to control.
 """
@@ -8,29 +8,28 @@ from typing import Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from control.wire import NUM_SLOTS, LoadRequest
+from control.wire import NUM_SLOTS
 from webui.errors import BadForm
 from webui.pages.edge import Form, console_of, see_other, whole_number
-from webui.views.now import now_page
+from webui.views.now import cleared_notice, now_page
 from webui.views.shell import StatePage
 
-_TEMPLATE: Final = "now.html"
+TEMPLATE: Final = "now.html"
 # The page comes at once; the list of models is asked for again when somebody opens it.
-_PAGE_WAITS_S: Final = 0.5
-_LIST_WAITS_S: Final = 20.0
+PAGE_WAITS_S: Final = 0.5
 
 
 async def show(request: Request) -> Response:
     console = console_of(request)
-    models = await console.watch.models(wait_s=_PAGE_WAITS_S)
+    models = await console.watch.models(wait_s=PAGE_WAITS_S)
     shell = await console.shell(request, "now", "now.title")
-    return console.answer(request, _TEMPLATE, now_page(await console.watch.look(), shell, models))
+    return console.answer(request, TEMPLATE, now_page(await console.watch.look(), shell, models))
 
 
 async def show_live(request: Request) -> Response:
     console = console_of(request)
     shell = await console.shell(request, "now", "now.title")
-    return console.answer(request, _TEMPLATE, now_page(await console.watch.look(), shell), block="live")
+    return console.answer(request, TEMPLATE, now_page(await console.watch.look(), shell), block="live")
 
 
 async def show_state(request: Request) -> Response:
@@ -39,22 +38,6 @@ async def show_state(request: Request) -> Response:
     return console.answer(
         request, "base.html", StatePage(await console.shell(request, "now", "now.title")), block="state"
     )
-
-
-async def show_models(request: Request) -> Response:
-    """The choices of the list of models, as they are now."""
-    console = console_of(request)
-    models = await console.watch.models(wait_s=_LIST_WAITS_S)
-    shell = await console.shell(request, "now", "now.title")
-    return console.answer(request, _TEMPLATE, now_page(await console.watch.look(), shell, models), block="models")
-
-
-async def load(request: Request, form: Form) -> Response:
-    # What was typed wins over what is selected: the list always has something selected.
-    model = form.get("other_model", "").strip() or form.get("model", "").strip() or None
-    order = LoadRequest(model=model, context=whole_number(form, "context"))
-    await console_of(request).control.load(order)
-    return see_other("/")
 
 
 async def unload(request: Request, _: Form) -> Response:
@@ -70,6 +53,15 @@ async def force_stop(request: Request, _: Form) -> Response:
 async def restart(request: Request, _: Form) -> Response:
     await console_of(request).control.restart()
     return see_other("/")
+
+
+async def clear_cache(request: Request, _: Form) -> Response:
+    """What was freed is seen nowhere on the page, so it is said."""
+    console = console_of(request)
+    cleared = await console.control.clear_cache()
+    response = see_other("/")
+    console.sessions.leave_notice(response, cleared_notice(cleared, console.text_for(request)), is_good=True)
+    return response
 
 
 async def set_concurrency(request: Request, form: Form) -> Response:

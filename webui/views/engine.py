@@ -50,10 +50,12 @@ class Orders:
     can_force: bool
     can_restart: bool
     can_cancel: bool
+    can_clear: bool
     load_effect: str
     unload_effect: str
     force_effect: str
     restart_effect: str
+    clear_effect: str
     quit_effect: str
     concurrency: int | None
 
@@ -82,6 +84,17 @@ def _lead(engine: EngineView, text: Text) -> str:
     return text("engine.empty_held") if engine.holds else text("engine.empty")
 
 
+def _keeps_prompts(engine: EngineView) -> bool:
+    """A model is there, and its cache is on: it can be emptied."""
+    return engine.state in ("ready", "draining") and engine.cache is not None and engine.cache.is_on
+
+
+def _clear_effect(engine: EngineView | None, text: Text) -> str:
+    if engine is None or engine.cache is None or not _keeps_prompts(engine):
+        return text("effect.clear_none")
+    return text("effect.clear", kept=numbers.size(engine.cache.used_bytes))
+
+
 def orders(seen: Seen, text: Text) -> Orders:
     overview = seen.overview
     running = num_running(overview) if overview is not None else 0
@@ -101,9 +114,11 @@ def orders(seen: Seen, text: Text) -> Orders:
         can_restart=can_order and engine is not None and engine.state != "unloaded",
         # While it quits, too: what is cancelled need not be waited for.
         can_cancel=seen.is_current,
+        can_clear=can_order and engine is not None and _keeps_prompts(engine),
         load_effect=text.join(finish if is_living else "", wait_on, text("effect.then_load")),
         unload_effect=text.join(finish, wait_load, text("effect.then_unload")),
         force_effect=text.join(cut, wait_load, text("effect.then_force")),
+        clear_effect=_clear_effect(engine, text),
         restart_effect=text.join(finish, wait_on, text("effect.then_restart")),
         quit_effect=text.join(finish, told, text("effect.then_quit")),
         concurrency=overview.concurrency if overview is not None else None,

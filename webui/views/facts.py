@@ -9,6 +9,7 @@ from typing import Final
 from control.wire import CacheStatus, EngineView, MemoryPlan, Overview, PromiseStatus, SelfTest
 from webui import numbers
 from webui.text import Text
+from webui.views.self_tests import Together, applied_tests, failed_tests, together, unsupported_layouts
 from webui.views.shell import STATE_TEXT
 
 # How the detail of the self-test `late_system` begins. Source: engine.text.canary.
@@ -17,6 +18,15 @@ _LATE_SYSTEM_TEXT: Final[dict[str, str]] = {
     "patched": "late_system.patched",
     "unsupported": "late_system.unsupported",
 }
+
+
+_LAYOUT_TEXT: Final[dict[Together, str]] = {
+    "rows": "layout.rows",
+    "padded": "layout.padded",
+    "turns": "layout.turns",
+}
+# What a layout costs that is not the best one.
+_LAYOUT_COST: Final[dict[Together, str]] = {"padded": "layout.padded_cost", "turns": "layout.turns_cost"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +66,11 @@ def _of_the_model(engine: EngineView, text: Text) -> list[Fact]:
         context, native = model.maximum_context_tokens, model.native_context_tokens
         value = text("fact.context_of", context=numbers.tokens(context), native=numbers.tokens(native))
         found.append(Fact(text("fact.context"), value, text("fact.context_hint")))
-    if layout is not None:
-        kind = text("layout.rows") if layout.kind == "rows" else text("layout.padded")
-        found.append(Fact(text("fact.layout"), kind, text.join(text("fact.layout_hint"), layout.reason)))
+    way = together(engine)
+    if layout is not None and way is not None:
+        cost = text(_LAYOUT_COST[way]) if way in _LAYOUT_COST else ""
+        hint = text.join(cost, text("fact.layout_hint"), layout.reason)
+        found.append(Fact(text("fact.layout"), text(_LAYOUT_TEXT[way]), hint))
     if layout is not None and layout.kv_bits is not None:
         value = text("fact.kv_bits_of", bits=layout.kv_bits)
         found.append(Fact(text("fact.kv_bits"), value, text("fact.kv_bits_hint")))
@@ -122,11 +134,15 @@ def _of_the_promises(promises: PromiseStatus | None, text: Text) -> list[Fact]:
 
 def _of_the_start(engine: EngineView, text: Text) -> list[Fact]:
     found = []
-    if engine.self_tests:
-        num_passed = sum(test.passed for test in engine.self_tests)
-        failed = ", ".join(test.name for test in engine.self_tests if not test.passed)
-        value = text("fact.tests_of", passed=num_passed, all=len(engine.self_tests))
-        hint = text.join(text("fact.tests_failed", names=failed) if failed else "", text("fact.tests_hint"))
+    num_tests = len(applied_tests(engine))
+    if num_tests:
+        failed, unsupported = failed_tests(engine), unsupported_layouts(engine)
+        value = text("fact.tests_of", passed=num_tests - len(failed), all=num_tests)
+        hint = text.join(
+            text("fact.tests_failed", names=", ".join(failed)) if failed else "",
+            text("fact.tests_unsupported", names=", ".join(unsupported)) if unsupported else "",
+            text("fact.tests_hint"),
+        )
         found.append(Fact(text("fact.tests"), value, hint))
     if engine.load is not None and engine.model is not None:
         speed = disk_speed(engine)

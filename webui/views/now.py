@@ -3,16 +3,22 @@
 It turns one overview into ready sentences and numbers; the template only places them.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
 
-from control.wire import ModelOnDisk, Overview
+from control.wire import CacheCleared, ModelOnDisk, Overview
 from webui import numbers
 from webui.text import Text
 from webui.views.engine import EngineCard, Orders, engine_card, orders
+from webui.views.load_form import LoadForm, load_form
 from webui.views.memory import MemoryBar, memory_bar
 from webui.views.requests import RecentRow, SlotRow, WaitingRow, is_reading, recent_row, slot_rows, waiting_row
 from webui.views.shell import Shell, Tone
 from webui.watch import Seen
+
+_UNTOUCHED: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,13 +47,22 @@ class NowPage:
     memory: MemoryBar | None
     engine: EngineCard
     orders: Orders
+    load: LoadForm
     recent: tuple[RecentRow, ...]
     api_base: str
     version: str
     models: tuple[ModelOnDisk, ...] = ()
 
 
-def now_page(seen: Seen, shell: Shell, models: tuple[ModelOnDisk, ...] = ()) -> NowPage:
+def now_page(
+    seen: Seen,
+    shell: Shell,
+    models: tuple[ModelOnDisk, ...] = (),
+    *,
+    form: Mapping[str, str] = _UNTOUCHED,
+    wrong: Mapping[str, str] = _UNTOUCHED,
+) -> NowPage:
+    """`form` is the load form as it was filled in, `wrong` what is wrong with its fields, as keys of sentences."""
     text, overview = shell.text, seen.overview
     waiting = overview.waiting if overview is not None else ()
     return NowPage(
@@ -60,10 +75,22 @@ def now_page(seen: Seen, shell: Shell, models: tuple[ModelOnDisk, ...] = ()) -> 
         memory=memory_bar(overview.engine, text) if overview is not None else None,
         engine=engine_card(overview, text),
         orders=orders(seen, text),
+        load=load_form(overview.engine if overview is not None else None, text, form, wrong),
         recent=tuple(recent_row(row, text) for row in seen.recent),
         api_base=overview.api_base if overview is not None else "",
         version=overview.version if overview is not None else "",
         models=models,
+    )
+
+
+def cleared_notice(cleared: CacheCleared, text: Text) -> str:
+    if not cleared.freed_bytes:
+        return text("clear.nothing")
+    return text(
+        "clear.done",
+        size=numbers.size(cleared.freed_bytes),
+        blocks=numbers.tokens(cleared.blocks),
+        snapshots=numbers.tokens(cleared.snapshots),
     )
 
 

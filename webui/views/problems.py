@@ -1,6 +1,7 @@
 """What is not as it should be with the engine: the reason why it does not run, and what works less well than it could.
 
-It judges nothing: the engine's self-tests and its governor did, and their own words are passed on.
+It judges nothing: the engine's self-tests and its governor did, and their own words are passed on. What a model is not
+made for is no problem but a fact: `webui.views.facts`.
 """
 
 from dataclasses import dataclass
@@ -9,12 +10,13 @@ from typing import Final
 from control.wire import EngineView, SelfTest
 from webui import numbers
 from webui.text import Text
+from webui.views.self_tests import failed_tests, together
 from webui.views.shell import Tone
 
 # What a model does without when this self-test did not pass. Source: engine.preparation, engine.text.canary.
 _TEST_TEXT: Final[dict[str, str]] = {
-    "rows": "warning.rows",
-    "padded": "warning.padded",
+    "rows": "layout.padded_cost",
+    "padded": "layout.turns_cost",
     "kv_bits": "warning.kv_bits",
     "gated_delta": "warning.gated_delta",
     "late_system": "warning.late_system",
@@ -49,8 +51,8 @@ def warnings(engine: EngineView, text: Text) -> tuple[Problem, ...]:
     found = []
     if engine.cache is not None and not engine.cache.is_on:
         found.append(_warning(text, text("warning.cache_off"), engine.cache.reason))
-    failed = {test.name: test for test in engine.self_tests if not test.passed}
-    found += [_of_test(test, text) for test in failed.values() if not _is_said_already(test, failed, engine)]
+    failed = failed_tests(engine)
+    found += [_of_test(test, engine, text) for test in failed.values() if not _is_said_already(test, failed, engine)]
     governor = engine.governor
     if governor is not None and governor.is_pressed:
         pool, planned = numbers.size(governor.pool_bytes), numbers.size(governor.planned_pool_bytes)
@@ -65,8 +67,10 @@ def _is_said_already(test: SelfTest, failed: dict[str, SelfTest], engine: Engine
     return test.name == "rows" and "padded" in failed
 
 
-def _of_test(test: SelfTest, text: Text) -> Problem:
-    key = _TEST_TEXT.get(test.name)
+def _of_test(test: SelfTest, engine: EngineView, text: Text) -> Problem:
+    # What follows from a failed layout is said of the last: the one that was then taken may not be there either.
+    name = "padded" if test.name == "rows" and together(engine) == "turns" else test.name
+    key = _TEST_TEXT.get(name)
     return _warning(text, text(key) if key is not None else text("warning.other", name=test.name), test.detail)
 
 

@@ -65,10 +65,11 @@ class Masthead:
 
 @dataclass(frozen=True, slots=True)
 class NoticeLine:
-    """What became of the last order. `at`: time of day."""
+    """What became of the last order. `at`: time of day; `tone`: good, or wait when it was not followed."""
 
     message: str
     at: str
+    tone: Tone
 
 
 @dataclass(frozen=True, slots=True)

@@ -112,8 +112,12 @@
     if (event.persisted) location.reload();
   });
 
-  // A reload of the page that shows a new key must not make another one.
-  if (document.getElementById("new-key") !== null) history.replaceState(null, "", "/keys");
+  // A page that answers a form stands at the form's address: its reload must not give the order again.
+  const answer = document.querySelector("[data-address]");
+  if (answer !== null) history.replaceState(null, "", answer.dataset.address);
+
+  // A form that comes back with something wrong is shown at once.
+  document.querySelector("[popover][data-open]")?.showPopover();
 
   const showCopyButtons = () => document.querySelectorAll("button.copy[hidden]").forEach((button) => (button.hidden = false));
   document.addEventListener("htmx:after:swap", showCopyButtons);

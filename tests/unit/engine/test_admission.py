@@ -3,6 +3,8 @@
 import pytest
 
 from engine.admission import BOUNDLESS, MemoryPool, first_room, growth_tokens
+from engine.memory import RUNNING_STREAMS
+from engine.scheduler import Decode, Join, Prefill, Scheduler, Start
 from tests.unit.engine.conversations import a_request
 
 POOL = MemoryPool(pool_bytes=10_000, kv_bytes_per_token=10, state_bytes_per_sequence=250)  # two states each
@@ -107,3 +109,35 @@ def test_padded_a_row_that_is_not_the_longest_grows_for_nothing_and_the_longest_
     assert PADDED.growth_of(short, [short, long]) == 256
     assert PADDED.growth_of(long, [short, long]) == 50
     assert PADDED.growth_of(long, [short, long, running(1)]) == 0
+
+
+LONG, SHORT = 20_000, 3_000
+
+
+def test_four_prompts_may_stand_half_way_each_overtaken_by_a_more_urgent_one():
+    """For so many the memory plan counts what their windows hold beyond their size."""
+    scheduler = Scheduler(max_streams=RUNNING_STREAMS)
+
+    kinds = ((LONG, "batch"), (SHORT, "batch"), (LONG, "interactive"), (SHORT, "interactive"))
+    for token, (prompt_len, urgency) in enumerate(kinds):
+        request = a_request(f"{urgency} {prompt_len}", prompt=(token,) * prompt_len, request_class=urgency)
+        scheduler.enter(request)
+        assert scheduler.next_action(0.0) == Start(request)
+        action = scheduler.next_action(0.0)
+        assert isinstance(action, Prefill) and action.request is request
+        scheduler.observe_prefill(request, action.num_tokens, 1.0)
+
+    assert [0 < each.prefilled_len < each.input_len - 1 for each in scheduler.prefilling] == [True] * RUNNING_STREAMS
+
+
+def test_who_has_joined_decodes_one_step_before_anyone_is_prefilled():
+    """That step gives back what its windows hold beyond their size."""
+    scheduler = Scheduler(max_streams=RUNNING_STREAMS)
+    first, second = a_request("first", prompt=(1,) * 40), a_request("second", prompt=(2,) * LONG)
+    scheduler.enter(first)
+    assert scheduler.next_action(0.0) == Start(first)
+    scheduler.observe_prefill(first, scheduler.next_action(0.0).num_tokens, 1.0)
+    scheduler.enter(second)
+
+    assert scheduler.next_action(0.0) == Join(first)
+    assert scheduler.next_action(0.0) == Decode()

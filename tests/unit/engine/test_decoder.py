@@ -2,10 +2,13 @@
 
 import mlx.core as mx
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from engine import step as step_module
 from engine.errors import ConstraintFailed, NonFiniteLogits
 from engine.request import SampledToken, SamplingParameters
-from engine.sampling import Sampler
+from engine.sampling import Sampler, choose_tokens
 from engine.step import Decoder
 from tests.unit.engine.conversations import GREEDY, a_request
 
@@ -229,6 +232,54 @@ def test_a_grammar_is_told_a_token_while_the_next_forward_is_under_way():
     decoder.step()
 
     assert told == ["forward", "allowed", "forward", "accept", "allowed"]
+
+
+def test_while_an_answer_is_free_the_next_token_is_sampled_before_the_grammar_is_told(monkeypatch):
+    told = []
+    monkeypatch.setattr(step_module, "choose_tokens", lambda *given: (told.append("sampled"), choose_tokens(*given))[1])
+    decoder = Decoder(CountingLayout())
+    joined(decoder, "a", 5, constraint=Script(0, 0, 0, 30, 40, 9, told=told))
+
+    tokens = [tokens_of(decoder.step())["a"] for _ in range(5)]
+
+    assert tokens == [6, 7, 8, 30, 40]
+    first, free = ["allowed", "sampled"], ["sampled", "accept", "allowed"]
+    assert told == [
+        *(*first, *free, *free),
+        *(*free, "sampled"),  # 8 may be anything, what follows may not: it is sampled a second time
+        *("accept", "allowed", "sampled") * 2,
+    ]
+
+
+class Spelled(Script):
+    """What is free is spelled out as a mask that allows every token: so the grammar always binds."""
+
+    def allowed(self):
+        return super().allowed() or b"\xff" * 8
+
+
+SCRIPTS = st.lists(st.sampled_from([0, 0, 30, 40, 3]), min_size=9, max_size=9)
+WILD = SamplingParameters(
+    temperature=3.0, seed=4, presence_penalty=0.5, frequency_penalty=4.0, logit_bias=((BROKEN_TOKEN, -100.0),)
+)
+
+
+@settings(max_examples=30, deadline=None)
+@given(first=SCRIPTS, second=SCRIPTS, joins_at=st.integers(0, 3), max_tokens=st.integers(1, 8))
+def test_what_is_sampled_before_a_grammar_is_known_to_bind_is_never_seen(first, second, joins_at, max_tokens):
+    def said(kind):
+        decoder, steps = Decoder(CountingLayout()), []
+        ending = joined(decoder, "a", 5, max_tokens=max_tokens, sampling=WILD, constraint=kind(*first))
+        joined(decoder, "free", 20, sampling=WILD)
+        for position in range(8):
+            if position == joins_at:
+                joined(decoder, "b", 30, sampling=WILD, constraint=kind(*second))
+            if position == max_tokens:
+                decoder.leave(ending)
+            steps.append(tokens_of(decoder.step()))
+        return steps
+
+    assert said(Script) == said(Spelled)
 
 
 def test_a_grammar_is_told_each_token_that_counts_once_and_none_beyond_the_end():

@@ -3,6 +3,7 @@
 import pytest
 
 from engine.admission import MemoryPool
+from engine.request import Stage
 from engine.scheduler import Decode, Scheduler
 from engine.status import Counters, admission_status, request_statuses, scheduler_status
 from tests.unit.engine.conversations import a_request
@@ -35,20 +36,29 @@ def test_a_status_does_not_change_when_counting_goes_on():
 
 def test_the_speed_is_of_the_phase_and_leaves_out_the_first_emission():
     prefilled = a_request("p", prompt=(1,) * 500)
-    prefilled.phase, prefilled.prefill_began_at, prefilled.cached_len, prefilled.prefilled_len = (
-        "prefill",
-        10.0,
-        100,
-        300,
-    )
+    prefilled.phase, prefilled.stage, prefilled.prefilled_len = "prefill", Stage(100, 10.0), 300
     decoded = a_request("d")
-    decoded.phase, decoded.first_token_at, decoded.first_emission_tokens = "decode", 10.0, 3
+    decoded.phase, decoded.stage = "decode", Stage(0, 9.0)
+    decoded.first_token_at, decoded.first_emission_tokens = 10.0, 3
     decoded.tokens.extend([1] * 23)
 
     statuses = request_statuses([prefilled, decoded, a_request("q")], now=12.0)
 
     assert [status.tokens_per_second for status in statuses] == [100.0, 10.0, 0.0]
     assert [status.age_ms for status in statuses] == [12_000.0] * 3
+
+
+def test_the_speed_of_who_was_suspended_is_of_the_time_since_it_went_on():
+    decoded = a_request("d", max_tokens=100)
+    decoded.phase, decoded.stage = "decode", Stage(20, 60.0)
+    decoded.first_token_at, decoded.first_emission_tokens = 10.0, 3
+    decoded.tokens.extend([1] * 30)
+    about_to_yield = a_request("q", prompt=(1,) * 500)
+    about_to_yield.phase, about_to_yield.stage, about_to_yield.first_token_at = "queued", Stage(100, 10.0), 11.0
+
+    statuses = request_statuses([decoded, about_to_yield], now=62.0)
+
+    assert [status.tokens_per_second for status in statuses] == [5.0, 0.0]
 
 
 @pytest.mark.parametrize(("pool_bytes", "waiting_memory"), [(250, 1), (10_000, 0)])

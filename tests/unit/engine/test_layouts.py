@@ -12,7 +12,7 @@ from engine.padded import OneByOneLayout, PaddedLayout
 from engine.rows import AttentionRows, Positions, RowsLayout, by_rows, replace_attention
 from engine.step import prefill_slice
 from tests.unit.engine.conftest import NUM_TOKENS, PROMPTS
-from tests.unit.engine.models import KINDS, build, with_wide_heads
+from tests.unit.engine.models import DENSE, KINDS, build, with_wide_heads
 
 LAYOUTS = [RowsLayout, PaddedLayout, OneByOneLayout]
 # Logits of these models have a standard deviation of 0.1 to 2. Reference BLAS gives 0.0; others up to 5e-5.
@@ -168,8 +168,8 @@ def test_padded_rows_grow_together_to_the_longest_room_that_they_are_given(dense
     for length in (90, 100):
         caches = new_caches(dense, room_len=length)
         prefill_slice(dense, caches, [1] * length)
+        bytes_per_token = held_bytes(caches) // length
         layout.join(caches)
-    bytes_per_token = held_bytes(caches) // 100
     held_tokens = []
 
     for _ in range(31):
@@ -179,6 +179,27 @@ def test_padded_rows_grow_together_to_the_longest_room_that_they_are_given(dense
         held_tokens.append(layout.kv_bytes // bytes_per_token)
 
     assert held_tokens == [2 * 130] * 30 + [2 * 131]
+
+
+def test_padding_a_row_that_joins_takes_little_more_than_a_layer_at_a_time():
+    """All layers at once would be another batch beside the one that the memory pool has counted."""
+    num_layers, length = 12, 4000
+    model = build({**DENSE, "num_hidden_layers": num_layers})
+    layout = PaddedLayout(model, make_prompt_cache(model))
+    waiting = [new_caches(model, room_len=length + 1) for _ in range(2)]
+    filled = mx.zeros((1, 2, length, 16))
+    mx.eval([cache.update_and_fetch(filled, filled) for caches in waiting for cache in caches])
+    both_bytes = sum(map(held_bytes, waiting))
+    mx.clear_cache()
+    others_bytes = mx.get_active_memory() - both_bytes
+
+    layout.join(waiting.pop())
+    mx.reset_peak_memory()
+    layout.join(waiting.pop())
+    layout.make_room(1, length + 1)
+    mx.eval(layout.forward(mx.array([1, 1])), layout.pending())
+
+    assert mx.get_peak_memory() - others_bytes - both_bytes < 1.5 * both_bytes / num_layers
 
 
 def test_quantised_rows_grow_to_the_room_that_they_are_given():

@@ -26,14 +26,16 @@ def test_a_sound_model_passes_every_test_and_has_a_cache(kind, in_a_stream):
     assert [test.name for test in prepared.tests if not test.passed] == []
     assert {"finite", "rows", "canary", "restore"} <= {test.name for test in prepared.tests}
     assert ("gated_delta" in {test.name for test in prepared.tests}) == (kind == "hybrid")
-    assert prepared.execution.cache_status().is_on
+    assert prepared.execution.cache_status().is_on and prepared.is_cache_on
 
 
 def test_kv_that_cannot_be_quantised_is_refused_with_the_reason(in_a_stream):
     heads_of_16 = build(DENSE)
 
-    with pytest.raises(ModelRefused, match="can't be kept in 8 bits"):
+    with pytest.raises(ModelRefused, match="can't be kept in 8 bits") as caught:
         preparation.prepare(heads_of_16, kv_bits=8)
+
+    assert caught.value.reason == "kv_not_quantisable"
 
 
 class ForgetfulStore(PrefixStore):
@@ -52,11 +54,12 @@ def test_a_model_that_is_not_restored_exactly_is_served_without_a_cache_and_says
         lambda model, kv_bits: restore_test(model, kv_bits=kv_bits, make_store=ForgetfulStore),
     )
     with running(dense) as worker:
-        first, second = (ask(worker, name, prompt=(5,) * 200, max_tokens=3, sampling=GREEDY) for name in "ab")
+        first, second = (ask(worker, name, prompt=(5,) * 2000, max_tokens=3, sampling=GREEDY) for name in "ab")
         endings = [first.ending(), second.ending()]
         status = worker.snapshot
 
     assert [ending.usage.cached for ending in endings] == [0, 0]
     assert not status.cache.is_on
+    assert status.scheduler.prefix_waits == 0
     assert "self-test" in status.cache.reason
     assert [test.name for test in status.self_tests if not test.passed] == ["restore"]

@@ -275,7 +275,7 @@ def test_who_fits_the_plan_but_not_what_is_left_of_it_waits_for_others_and_not_f
 
 def test_padded_each_request_costs_as_much_as_the_longest():
     scheduler = Scheduler(max_streams=4, pool=POOL)
-    scheduler.set_model(needs_snapshots=False, is_padded=True)
+    scheduler.set_model(needs_snapshots=False, is_padded=True, is_cache_on=True)
     decoding(scheduler, a_request("1", prompt=(1,), max_tokens=200))
     scheduler.enter(a_request("2", prompt=prompt(499, 2), max_tokens=2))
 

@@ -55,6 +55,17 @@ def test_who_shares_a_prefix_that_is_being_computed_waits_until_it_is_there():
     assert (scheduler.waiting_prefix, scheduler.prefix_waits) == (0, 1)
 
 
+def test_without_a_cache_nobody_waits_for_what_could_not_be_restored():
+    scheduler = Scheduler(max_streams=4)
+    scheduler.set_model(needs_snapshots=True, is_padded=False, is_cache_on=False)
+    first = started(scheduler, a_request("1", prompt=(*prompt(2000), *prompt(DOCUMENT, 2))))
+    _, second = siblings(2, 3)
+    scheduler.enter(second)
+
+    assert scheduler.next_action(0.0) == Start(second)
+    assert (scheduler.prefix_waits, first.boundaries) == (0, {})
+
+
 def test_without_fixed_state_no_boundary_is_needed():
     scheduler = Scheduler(max_streams=4)
     first, second = siblings(2, 3)

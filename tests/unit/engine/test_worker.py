@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import mlx.core as mx
 
+import engine.buffers
 from engine.layout import held_bytes, new_caches
 from engine.request import SamplingParameters
 from engine.step import prefill_slice
@@ -243,7 +244,8 @@ def test_rows_never_hold_more_than_the_pool_and_use_nearly_all_of_it(dense):
     assert all(ending.usage.completion == 600 or ending.retryable for ending in endings)
 
 
-def test_memory_is_given_back_when_requests_end(dense):
+def test_memory_is_given_back_when_requests_end(dense, monkeypatch):
+    monkeypatch.setattr(engine.buffers, "IDLE_S", 0.0)
     with running(dense) as worker:
         ask(worker, "warm", prompt=(1,) * 100, max_tokens=4).ending()
         wait_until(lambda: worker.snapshot.requests == ())

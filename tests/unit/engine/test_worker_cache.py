@@ -13,7 +13,7 @@ from engine.step import prefill_slice
 from engine.wire import Failed, Finished
 from tests.unit.engine.conversations import PATIENCE_S
 from tests.unit.engine.models import KINDS, VOCABULARY, build
-from tests.unit.engine.workers import ENDLESS, ask, memory_plan, running, wait_until
+from tests.unit.engine.workers import ENDLESS, ForgetfulGrammar, ask, memory_plan, running, wait_until
 
 GENERATION_LEN = 3
 
@@ -53,6 +53,26 @@ def test_the_next_turn_is_served_with_what_was_generated(tiny):
         cold = ask(worker, "cold", prompt=conversation, max_tokens=20, marks=marks())
         cold.ending()
     assert warm_ending.usage.cached == floor_to_block(150 + 80 - 1)
+    assert warm.tokens == cold.tokens
+
+
+@pytest.mark.parametrize("num_tokens", [9, 10, 41, 42])
+def test_what_a_request_leaves_whose_grammar_failed_is_served_and_changes_nothing(tiny, num_tokens):
+    """Its caches are a token further than what is known of it: just beyond the end of a block, or exactly there."""
+    prompt = a_prompt(150)
+    with running(tiny.model) as worker:
+        failed = ask(worker, "failed", prompt=prompt, constraint=ForgetfulGrammar(num_tokens), max_tokens=80)
+        failed.ending()
+        conversation = (*prompt, *failed.tokens, *a_prompt(20, seed=9))
+
+        warm = ask(worker, "warm", prompt=conversation, max_tokens=20, marks=marks())
+
+        warm_ending = warm.ending()
+    with running(tiny.model) as worker:
+        cold = ask(worker, "cold", prompt=conversation, max_tokens=20, marks=marks())
+        cold.ending()
+    assert len(failed.tokens) == num_tokens
+    assert warm_ending.usage.cached in (128, floor_to_block(150 + num_tokens))
     assert warm.tokens == cold.tokens
 
 

@@ -11,12 +11,22 @@ import mlx.core as mx
 import pytest
 
 from engine.errors import ConstraintFailed, DeviceFailed, InvalidRequest, ModelUnsound, Refused, Stopping
+from engine.execution import Execution
 from engine.wire import Failed, Finished
 from engine.worker import Worker
 from tests.unit.engine.conftest import NUM_TOKENS, decode_plainly
 from tests.unit.engine.conversations import PATIENCE_S, Client, NumberedOutput, a_request
 from tests.unit.engine.models import KINDS, build
-from tests.unit.engine.workers import BROKEN_TOKEN, ENDLESS, Wrapped, ask, described, running, wait_until
+from tests.unit.engine.workers import (
+    BROKEN_TOKEN,
+    ENDLESS,
+    ForgetfulGrammar,
+    Wrapped,
+    ask,
+    described,
+    running,
+    wait_until,
+)
 
 
 def test_a_fault_in_the_text_of_one_request_ends_only_that_one(tiny):
@@ -44,6 +54,19 @@ def test_logits_that_are_not_finite_fail_only_their_request(dense):
 
     assert broken.tokens == []
     assert len(sound.tokens) == 300
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("prompt_len", [31, 32, 63])
+def test_a_request_that_breaks_at_the_edge_of_a_block_fails_alone(kind, prompt_len):
+    """The step behind its broken token is launched before that is read: the caches are one token further."""
+    prompt = tuple(range(7, 6 + prompt_len))
+    with running(Wrapped(build(KINDS[kind]))) as worker:
+        broken = ask(worker, "broken", prompt=(*prompt, BROKEN_TOKEN))
+        ungrammatical = ask(worker, "ungrammatical", prompt=(*prompt, 5), constraint=ForgetfulGrammar(0))
+
+        assert [client.ending().code for client in (broken, ungrammatical)] == ["internal"] * 2
+        assert ask(worker, "sound").ending().reason == "length"
 
 
 def test_a_fault_of_the_device_that_passes_leaves_no_broken_prefix_behind():
@@ -230,3 +253,52 @@ assert worker.join(60)
     ended = subprocess.run([sys.executable, "-c", program], cwd=root, capture_output=True, text=True)
 
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_a_device_that_fails_again_while_requests_are_ended_still_ends_them_and_the_process(monkeypatch):
+    model = Wrapped(build(KINDS["dense"]))
+    fatal = []
+    worker = Worker(
+        lambda on_progress: SimpleNamespace(model=model), describe=described, memory_plan=None, on_fatal=fatal.append
+    )
+    worker.start()
+    clients = [ask(worker, str(i), prompt=(i + 1, 2, 3), max_tokens=ENDLESS) for i in range(3)]
+    assert all(client.started.wait(PATIENCE_S) for client in clients)
+
+    def poisoned():
+        raise RuntimeError("an illegal memory access was encountered")
+
+    for name in ("clear_cache", "synchronize"):
+        monkeypatch.setattr(mx, name, poisoned)
+    model.fault = RuntimeError("an illegal memory access was encountered")
+
+    assert worker.join(PATIENCE_S)
+    assert [client.ending().retryable for client in clients] == [True] * 3
+    assert len(fatal) == 1
+    assert worker.snapshot.state == "failed"
+
+
+@pytest.mark.parametrize("how", ["cancelled", "length"])
+def test_what_a_request_that_ends_takes_is_a_pause_for_the_others(how, monkeypatch):
+    """A long row that goes into the prefix cache as its request ends holds the other streams up."""
+    usual = Execution.release
+
+    def slow_release(self, request):
+        if request.id == "leaves":
+            time.sleep(0.6)
+        usual(self, request)
+
+    monkeypatch.setattr(Execution, "release", slow_release)
+    with running(build(KINDS["dense"])) as worker:
+        stays = ask(worker, "stays", max_tokens=ENDLESS)
+        assert stays.started.wait(PATIENCE_S)
+        leaves = ask(worker, "leaves", prompt=(5, 6), max_tokens=30 if how == "length" else ENDLESS)
+        assert leaves.started.wait(PATIENCE_S)
+        if how == "cancelled":
+            worker.cancel("leaves")
+        assert leaves.ending().reason == how
+        wait_until(lambda: worker.snapshot.promises.gap_violations == 1)
+
+        assert worker.snapshot.promises.largest_gap_ms > 600
+        worker.cancel("stays")
+        assert stays.ending().reason == "cancelled"

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import mlx.core as mx
 import mlx.nn as nn
+from mlx_lm.models.cache import make_prompt_cache
 
 from engine.wire import MemoryPlan, ModelStatus
 from engine.worker import Worker
@@ -76,6 +77,21 @@ def ask(worker: Worker, request_id: str = "r", **asked) -> Client:
     return client
 
 
+class ForgetfulGrammar:
+    """Allows everything, and fails at the token behind the first `num_tokens`."""
+
+    def __init__(self, num_tokens: int):
+        self._num_left = num_tokens
+
+    def allowed(self):
+        return None
+
+    def accept(self, token):
+        self._num_left -= 1
+        if self._num_left < 0:
+            raise ValueError("lost the thread")
+
+
 class Wrapped(nn.Module):
     """A model whose forward can be made to misbehave."""
 
@@ -87,6 +103,9 @@ class Wrapped(nn.Module):
     @property
     def layers(self):
         return self.inner.layers
+
+    def make_cache(self):
+        return make_prompt_cache(self.inner)
 
     def __call__(self, tokens, cache=None):
         if self.fault is not None:

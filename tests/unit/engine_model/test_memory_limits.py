@@ -9,8 +9,10 @@ from engine.errors import ModelRefused
 from engine.memory import Limit, available_bytes, device_limit, host_limit, plan, wired_limit_mb
 from engine.memory_text import GIB, MIB
 from engine.model.preflight import preflight
+from engine.report import plan_model
 from engine.startup import CheckedModel, check_model, within_device
 from engine.wire import Launch
+from tests.unit.engine_model.folders import TINY_CONFIG
 
 LAUNCH = Launch(secret="s", nonce="n", port=1, model="demo")
 
@@ -136,6 +138,30 @@ def test_a_launch_is_planned_with_its_context_budget_and_bits(demo_home, monkeyp
     result = check_model(launch, demo_home, lambda done, total: None).plan
 
     assert (result.maximum_context_tokens, result.pool_bytes, result.kv_bits) == (8192, GIB, 8)
+
+
+GPT_OSS = {**TINY_CONFIG, "model_type": "gpt_oss", "head_dim": 64, "sliding_window": 128}
+
+
+def test_keys_and_values_that_cannot_be_quantised_are_refused_by_a_load_and_by_a_plan_alike(make_folder, tmp_path):
+    folder = make_folder("sinks", config=GPT_OSS)
+    launch = Launch(secret="s", nonce="n", port=1, model=str(folder), kv_bits=4)
+
+    with pytest.raises(ModelRefused, match="sinks can't be kept in 4 bits") as loading:
+        check_model(launch, tmp_path, lambda done, total: None)
+    with pytest.raises(ModelRefused) as planning:
+        plan_model(str(folder), tmp_path, kv_bits=4)
+
+    assert loading.value.message == planning.value.message
+    assert loading.value.reason == planning.value.reason == "kv_not_quantisable"
+    assert plan_model(str(folder), tmp_path).plan.kv_bits is None
+
+
+def test_a_plan_offers_only_the_bits_that_a_load_would_take(make_folder, demo_home, tmp_path):
+    refusing, taking = plan_model(str(make_folder("sinks", config=GPT_OSS)), tmp_path), plan_model("demo", demo_home)
+
+    assert [choice.kv_bits for choice in refusing.kv_choices] == [None]
+    assert [choice.kv_bits for choice in taking.kv_choices] == [None, 8, 4]
 
 
 def test_the_kernels_limit_is_asked_for_on_macos_only():

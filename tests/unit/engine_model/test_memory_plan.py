@@ -141,6 +141,12 @@ def test_a_smaller_context_is_planned_as_asked(model):
     assert "of the full 32,768 tokens" in result.verdict
 
 
+def test_no_more_sequences_are_promised_at_once_than_may_run(model):
+    result = plan(model, BIG, context=4096, budget_bytes=20 * GIB)
+
+    assert "4 sequences of the full 4,096 tokens at once" in result.verdict
+
+
 @pytest.mark.parametrize("context", [262_145, 0, -1])
 def test_a_context_that_the_model_was_not_made_for_is_refused(model, context):
     with pytest.raises(ModelRefused, match="org/big was made for up to 262,144") as caught:
@@ -201,22 +207,32 @@ def test_quantised_keys_and_values_take_their_codes_and_a_scale_and_bias_for_eac
     assert result.state_bytes_per_sequence == STATE
 
 
-def test_keys_and_values_that_cannot_be_quantised_are_planned_as_they_are_and_the_verdict_says_so(model):
-    odd = replace(model, layers=(replace(GROWING, group_size=None),))
+def test_keys_and_values_that_cannot_be_quantised_are_refused_with_the_reason(model):
+    odd = replace(model, layers=(replace(GROWING, group_size=None, obstacle="its heads are odd"),))
 
-    result = plan(odd, BIG, kv_bits=8)
+    with pytest.raises(ModelRefused, match="can't be kept in 8 bits: its heads are odd; load it without") as caught:
+        plan(odd, BIG, kv_bits=8)
 
-    assert result.kv_bits is None
-    assert result.kv_bytes_per_token == 4 * KIB
-    assert "cannot be quantised and stay as they are" in result.verdict
+    assert caught.value.reason == "kv_not_quantisable"
+    assert plan(odd, BIG).fits
 
 
-def test_windows_keep_a_prefill_chunk_beyond_their_size_and_that_is_planned_as_runtime(model):
-    window = Layer("window", state_bytes=MIB, window_bytes_per_token=KIB)
+def test_one_layer_that_can_be_quantised_is_enough(model):
+    mixed = replace(model, layers=(replace(GROWING, group_size=None), GROWING))
 
-    windowed = plan(replace(model, layers=(GROWING, window)), BIG)
+    result = plan(mixed, BIG, kv_bits=8)
 
-    assert windowed.fixed_bytes == plan(model, BIG).fixed_bytes + 2048 * KIB
+    assert result.kv_bits == 8
+    assert result.kv_bytes_per_token == 4096 + 2048 + 128
+
+
+@pytest.mark.parametrize(("window", "beyond"), [(128, 1920), (1024, 1024), (2048, 0), (4096, 0)])
+def test_what_a_slice_leaves_in_windows_beyond_two_states_is_planned_as_runtime_for_each_stream(model, window, beyond):
+    layer = Layer("window", state_bytes=window * KIB, window_bytes_per_token=KIB)
+
+    windowed = plan(replace(model, layers=(GROWING, layer)), BIG)
+
+    assert windowed.fixed_bytes == plan(model, BIG).fixed_bytes + 4 * beyond * KIB
 
 
 @pytest.mark.parametrize("layers", [(), (Layer("unknown", bytes_per_token=4096),)], ids=["nothing", "by-heads"])

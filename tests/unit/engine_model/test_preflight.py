@@ -226,6 +226,17 @@ def test_the_native_context_is_what_the_config_says(make_folder, fields, tokens)
     assert preflight(folder).native_context_tokens == tokens
 
 
+def test_multimodal_gemma_3_leaves_its_context_to_transformers(make_folder):
+    text = {"model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34, "sliding_window": 1024}
+    tensors = {"language_model.model.embed_tokens.weight": ("BF16", [8, 2560])}
+    folder = make_folder(config={"model_type": "gemma3", "text_config": text}, tensors=tensors)
+
+    found = preflight(folder)
+
+    assert found.native_context_tokens == 131_072
+    assert [layer.kind for layer in found.layers[:6]] == ["window"] * 5 + ["growing"]
+
+
 def test_the_tokenizer_tells_the_context_when_the_config_does_not(make_folder):
     config = {name: value for name, value in TINY_CONFIG.items() if name != "max_position_embeddings"}
     folder = make_folder(config=config)

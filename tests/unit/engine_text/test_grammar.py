@@ -147,6 +147,12 @@ def test_a_hostile_grammar_is_refused_soon_or_costs_little(grammars, grammar):
     assert len(matcher.compute_bitmask()) > 0
 
 
+@pytest.mark.parametrize("depth", [100, 2_000])
+def test_a_schema_that_is_nested_too_deep_is_refused_and_fails_nothing(grammars, depth):
+    with pytest.raises(InvalidRequest, match="nested more than 128 levels deep"):
+        grammars.answer(schema(nested(depth)))
+
+
 def test_a_multiple_with_few_digits_is_no_hostile_one(grammars, demo):
     assert takes(grammars, demo, schema({"type": "integer", "multipleOf": 1_000_000}), "3000000")
     assert takes(grammars, demo, schema({"type": "number", "multipleOf": 0.01}), "3.25")

@@ -63,3 +63,32 @@ def test_a_required_call_binds_the_answer_and_a_free_choice_does_not(intake):
 
     assert admitted("required").constraint is not None
     assert admitted("auto").constraint is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "begun", "is_begun"),
+    [
+        ({"effort": "high"}, 'hm, {"b"?\n</think>\n\n{"a": 1}', True),
+        ({"effort": "high"}, 'hm</think>{"a": 1}', True),
+        ({"effort": "high"}, "hm</think>\nHere it is: {", False),
+        ({"effort": "none"}, '{"a": 1}', True),
+        ({"effort": "none"}, "<think>", False),
+        ({"effort": "none"}, "\n", False),
+        ({"template_arguments": {"enable_thinking": False}}, '{"a": 1}', True),
+        ({"template_arguments": {"enable_thinking": False}}, "<think>", False),
+    ],
+)
+def test_json_begins_behind_the_thought_that_the_template_opens_and_at_once_without_one(
+    intake, demo, asked, begun, is_begun
+):
+    prompt = {"messages": [{"role": "user", "content": [{"type": "text", "text": "Hi"}]}]} | asked
+    constraint = intake.admit(body(prompt=prompt, grammar={"kind": "json_object"})).constraint
+
+    def follow(token):
+        mask = constraint.allowed()
+        if mask is None or mask[token // 8] >> token % 8 & 1:
+            constraint.accept(token)
+            return True
+        return False
+
+    assert all(follow(token) for token in demo.tokenizer.encode(begun, add_special_tokens=False)) == is_begun

@@ -87,6 +87,16 @@ def test_a_kept_rendering_is_used_once(intake, renderings):
     assert len(renderings) == 2
 
 
+def test_a_prompt_that_was_counted_before_everything_is_forgotten_is_rendered_again(intake, renderings):
+    counted = intake.count(body())
+
+    intake.forget()
+    admitted = intake.admit(body())
+
+    assert len(renderings) == 2
+    assert len(admitted.prompt) == counted.prompt_tokens
+
+
 def test_the_oldest_rendering_is_let_go_when_too_many_are_kept(intake, renderings):
     for number in range(MOST_KEPT + 1):
         intake.count(body(f"id-{number}"))

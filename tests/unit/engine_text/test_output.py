@@ -357,7 +357,8 @@ def test_no_word_of_the_model_is_lost(text, at, state):
 
     shown = played.text + played.thought + "".join(f"{name}{arguments}" for _, name, arguments in played.calls)
 
-    assert len(re.findall("word|é|STOP|bad", shown)) == len(re.findall("word|é|STOP|bad", text))
+    # Not STOP: its halves, on both sides of a marker, would make one.
+    assert len(re.findall("word|é|bad", shown)) == len(re.findall("word|é|bad", text))
 
 
 @given(texts, places, states, stop_lists)

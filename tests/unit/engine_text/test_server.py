@@ -5,13 +5,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
+import msgspec
 import pytest
 
 from engine.beginning import Beginning
 from engine.door.doorkeeper import read_body
 from engine.door.server import Door, make_app
 from engine.errors import BodyTooLarge
-from engine.wire import CountAnswer
+from engine.wire import CacheCleared, CountAnswer
 
 SECRET = "secret"
 PORT = 18181
@@ -47,6 +48,26 @@ class Slow(Counting):
         return super().count(body)
 
 
+class Forgetting(Counting):
+    """Says on which thread it was told to forget."""
+
+    def __init__(self):
+        self.told_on = []
+
+    def forget(self):
+        self.told_on.append(threading.current_thread().name)
+
+
+class Ready:
+    """A worker with an empty cache."""
+
+    def __init__(self):
+        self.snapshot = msgspec.structs.replace(Beginning(concurrency=4).snapshot, state="ready", ready=True)
+
+    def clear_cache(self, tell):
+        tell(CacheCleared(freed_bytes=0, blocks=0, snapshots=0))
+
+
 class Shutdowns:
     def __init__(self):
         self.num = 0
@@ -62,7 +83,7 @@ def shutdowns():
 
 @pytest.fixture
 def door(shutdowns):
-    with ThreadPoolExecutor(max_workers=1) as text_thread:
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="text") as text_thread:
         yield Door(worker=Beginning(concurrency=4), text_thread=text_thread, nonce="nonce", on_shutdown=shutdowns)
 
 
@@ -140,6 +161,25 @@ async def test_a_failure_of_ours_is_an_answer_without_its_details(http, door):
     assert answer.status_code == 500
     assert answer.json()["code"] == "internal"
     assert "ZeroDivision" not in answer.text
+
+
+async def test_clearing_the_cache_makes_the_text_side_forget_earlier_prompts_on_its_own_thread(http, door):
+    intake = Forgetting()
+    door.open(Ready(), intake)
+
+    answer = await http.post("/cache/clear")
+
+    assert answer.json() == {"freed_bytes": 0, "blocks": 0, "snapshots": 0}
+    assert intake.told_on == ["text_0"]
+
+
+async def test_before_the_model_is_ready_there_is_nothing_to_clear(http, door):
+    intake = Forgetting()
+    door.open(Beginning(concurrency=4), intake)
+
+    answer = await http.post("/cache/clear")
+
+    assert (answer.status_code, intake.told_on) == (503, [])
 
 
 async def test_a_status_is_encoded_once_per_snapshot(http, door, monkeypatch):

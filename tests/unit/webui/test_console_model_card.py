@@ -4,8 +4,12 @@ import re
 
 import msgspec
 import pytest
+from mlx_lm.models.cache import ChunkedKVCache
 
 from control.wire import CacheStatus, GovernorStatus, LayoutStatus, LoadProgress, PromiseStatus, SelfTest
+from engine.layout import LayoutUnsupported
+from engine.padded import PaddedLayout
+from engine.rows import RowsLayout
 from tests.fakes import control as fake
 
 REASON = "logits differ by 3.1e+00 from recomputing, beyond 1.0e-03"
@@ -31,6 +35,10 @@ def warnings(html: str) -> list[str]:
 
 def failed(name: str, detail: str = REASON) -> SelfTest:
     return SelfTest(name=name, passed=False, error=None, tolerance=None, detail=detail)
+
+
+def passed(name: str) -> SelfTest:
+    return SelfTest(name=name, passed=True, error=0.01, tolerance=0.05)
 
 
 async def test_the_card_says_what_the_cache_holds_and_what_it_spared(console):
@@ -86,6 +94,47 @@ async def test_a_self_test_that_did_not_pass_says_what_is_missing_and_why(consol
     assert warning.endswith(f"Reason: {REASON}")
     assert fact(html, "self-test") == "0 of 1 passed"
     assert f"Not passed: {name}." in html
+
+
+def a_reason_why_not(layout, model, cache) -> str:
+    with pytest.raises(LayoutUnsupported) as unsupported:
+        layout(model, [cache])
+    return str(unsupported.value)
+
+
+@pytest.mark.parametrize("why", [a_reason_why_not(RowsLayout, None, ChunkedKVCache(16)), "the model does not call it"])
+async def test_a_model_that_has_no_rows_is_told_of_among_the_facts_and_warned_of_nowhere(console, why):
+    html = await card(
+        console, layout=LayoutStatus(kind="padded", reason=why), self_tests=(failed("rows", why), passed("padded"))
+    )
+
+    assert warnings(html) == []
+    assert fact(html, "batching") == "padded to the longest"
+    assert fact(html, "self-test") == "1 of 1 passed"
+    assert "Requests that run together are padded to the longest, which takes memory and time." in html
+    assert "Not for this kind of model: rows." in html
+    assert "Not passed" not in html
+
+
+async def test_a_model_whose_requests_take_turns_by_its_kind_says_so_among_the_facts(console):
+    why = {"rows": a_reason_why_not(RowsLayout, None, ChunkedKVCache(16))}
+    why["padded"] = a_reason_why_not(PaddedLayout, None, ChunkedKVCache(16))
+    tests = (*(failed(name, detail) for name, detail in why.items()), passed("canary"))
+
+    html = await card(console, layout=LayoutStatus(kind="padded", reason=""), self_tests=tests)
+
+    assert warnings(html) == []
+    assert fact(html, "batching") == "one after another"
+
+
+async def test_rows_that_computed_something_else_are_a_fault_of_which_the_consequence_is_told(console):
+    no_padding = failed("padded", a_reason_why_not(PaddedLayout, None, ChunkedKVCache(16)))
+
+    html = await card(console, layout=LayoutStatus(kind="padded", reason=""), self_tests=(failed("rows"), no_padding))
+
+    (warning,) = warnings(html)
+    assert warning.startswith("Requests cannot be computed together")
+    assert warning.endswith(f"Reason: {REASON}")
 
 
 async def test_when_no_layout_works_only_what_follows_from_it_is_said(console):

@@ -13,7 +13,7 @@ def sheet(html: str, panel: str) -> str:
 
 
 async def test_each_button_is_one_order_to_control(console):
-    for path in ("/engine/unload", "/engine/stop", "/engine/restart", "/requests/r4812/cancel"):
+    for path in ("/engine/unload", "/engine/stop", "/engine/restart", "/engine/cache/clear", "/requests/r4812/cancel"):
         answer = await console.post(path)
         assert (answer.status_code, answer.headers["location"]) == (303, "/")
 
@@ -21,34 +21,9 @@ async def test_each_button_is_one_order_to_control(console):
         ("POST", "/engine/unload", {}),
         ("POST", "/engine/unload", {"force": True}),
         ("POST", "/engine/restart", {}),
+        ("POST", "/engine/cache/clear", {}),
         ("POST", "/requests/r4812/cancel", {}),
     ]
-
-
-@pytest.mark.parametrize(
-    ("fields", "order"),
-    [
-        ({"model": "", "other_model": "", "context": ""}, {}),
-        ({"model": "demo", "other_model": "", "context": "131,072"}, {"model": "demo", "context": 131_072}),
-        (
-            {"model": "demo", "other_model": " /models/mine ", "context": "65 536"},
-            {"model": "/models/mine", "context": 65_536},
-        ),
-    ],
-)
-async def test_loading_takes_what_was_typed_before_what_was_chosen(console, fields, order):
-    await console.post("/engine/load", **fields)
-
-    assert console.control.orders == [("POST", "/engine/load", order)]
-
-
-@pytest.mark.parametrize("context", ["many", "-1", "1.5", "٣", "9" * 13, "1" * 5_000])
-async def test_a_context_that_is_no_number_is_named_and_nothing_is_ordered(console, context):
-    await console.post("/engine/load", model="demo", context=context)
-    page = await console.browser.get("/")
-
-    assert "The field “context” cannot be used" in page.text
-    assert console.control.orders == []
 
 
 @pytest.mark.parametrize(
@@ -113,7 +88,7 @@ async def test_an_id_cannot_leave_its_place_in_controls_path(console):
 
 
 async def test_a_notice_says_when_it_was_and_can_be_dismissed(console):
-    await console.post("/engine/load", context="many")
+    await console.post("/concurrency", concurrency="many")
 
     page = (await console.browser.get("/")).text
     notice = re.sub(r"\s+", " ", page.split('id="notice"')[1].split("</p>")[0])
