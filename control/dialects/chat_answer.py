@@ -27,7 +27,6 @@ class ChatStreamEncoder:
         }
         self._has_usage_chunk = has_usage_chunk
         self._has_role = False
-        self._calls_without_arguments: set[int] = set()
 
     def encode(self, events: Sequence[wire.AnyEvent]) -> bytes:
         return b"".join(frame for event in events for frame in self._frames(event))
@@ -39,16 +38,11 @@ class ChatStreamEncoder:
             case wire.ReasoningDelta():
                 yield from self._delta({"reasoning_content": event.text}, logprobs=_logprobs((), event.logprobs))
             case wire.ToolCallBegin():
-                self._calls_without_arguments.add(event.index)
                 function = {"name": event.name, "arguments": ""}
                 call = {"index": event.index, "id": event.id, "type": "function", "function": function}
                 yield from self._delta({"tool_calls": [call]})
             case wire.ToolCallDelta():
-                self._calls_without_arguments.discard(event.index)
                 yield from self._arguments(event.index, event.arguments)
-            case wire.ToolCallEnd() if event.index in self._calls_without_arguments:
-                # Empty arguments are not JSON, and a client that replays them is stuck with them.
-                yield from self._arguments(event.index, "{}")
             case wire.Finished():
                 yield from self._delta({}, finish_reason=event.reason)
                 if self._has_usage_chunk:
@@ -133,7 +127,7 @@ class ChatBodyEncoder:
         return message
 
     def _call(self, call: wire.ToolCallBegin) -> dict[str, Any]:
-        arguments = "".join(self._arguments[call.index]) or "{}"
+        arguments = "".join(self._arguments[call.index])
         return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 

@@ -76,7 +76,11 @@ async def test_the_sdks_stream_helper_assembles_tool_calls(stage, sdk):
 
 
 async def test_two_tool_calls_come_whole_without_a_stream(stage, sdk):
-    second = (wire.ToolCallBegin(index=1, id="call_2", name="wait"), wire.ToolCallEnd(index=1))
+    second = (
+        wire.ToolCallBegin(index=1, id="call_2", name="wait"),
+        wire.ToolCallDelta(index=1, arguments="{}"),
+        wire.ToolCallEnd(index=1),
+    )
     stage.engine.scripts = [says(*CALL, *second, finished=CALLED)]
 
     answer = await sdk.chat.completions.create(**chat_body(), tools=TOOLS)
@@ -89,15 +93,21 @@ async def test_two_tool_calls_come_whole_without_a_stream(stage, sdk):
     ]
 
 
-async def test_a_call_without_arguments_streams_an_empty_object(stage):
-    call = (wire.ToolCallBegin(index=0, id="call_1", name="wait"), wire.ToolCallEnd(index=0))
-    stage.engine.scripts = [says(*call, finished=CALLED)]
+@pytest.mark.parametrize("written", ["", '{"path": "/et'])
+async def test_a_call_that_was_cut_off_has_the_arguments_that_were_written_and_no_others(stage, sdk, written):
+    """An empty object would be a whole call, which the model never made: an agent would act on it."""
+    pieces = [wire.ToolCallDelta(index=0, arguments=written)] if written else []
+    call = (wire.ToolCallBegin(index=0, id="call_1", name="wait"), *pieces, wire.ToolCallEnd(index=0))
+    cut = wire.Finished(reason="length", usage=wire.Usage(prompt=9, completion=16))
+    stage.engine.scripts = [says(*call, finished=cut)]
 
+    whole = await sdk.chat.completions.create(**chat_body(), tools=TOOLS)
     answer = await stage.client.post("/v1/chat/completions", json=chat_body(stream=True))
 
     calls = [chunk["choices"][0]["delta"].get("tool_calls") for chunk in chunks(answer.text)]
-    arguments = [call[0]["function"]["arguments"] for call in calls if call]
-    assert "".join(arguments) == "{}"
+    assert "".join(call[0]["function"]["arguments"] for call in calls if call) == written
+    assert whole.choices[0].message.tool_calls[0].function.arguments == written
+    assert whole.choices[0].finish_reason == "length"
 
 
 async def test_log_probabilities_come_both_ways(stage, sdk):
