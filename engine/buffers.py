@@ -23,10 +23,6 @@ class KeptBuffers:
     def __init__(self, plan: MemoryPlan | None) -> None:
         self._plan = plan
 
-    @property
-    def nbytes(self) -> int:
-        return mx.get_cache_memory()
-
     def fit(self) -> None:
         """Let go of them when what is used and what is kept are more than was planned for everything together."""
         plan = self._plan
