@@ -26,6 +26,7 @@ NUM_FAMILIES: Final = 6
 NUM_CHECKPOINTS: Final = 10
 WARM_UP_CHECKPOINTS: Final = 2
 MOST_WAITING: Final = 8
+CANCELLED_SHARE: Final = 0.4
 ANSWER_LENGTHS: Final = (1, 16, 150, 900)  # the longest outgrow their first room, and somebody has to yield
 ACTIVE_GROWTH_MIB: Final = 1.0
 PROCESS_GROWTH_MIB: Final = 48.0  # what a C allocator keeps back varies by tens of MiB without growing
@@ -56,7 +57,7 @@ class Watch:
 
 
 class Traffic:
-    """Random requests, each cancelled with some luck; the seed decides everything but the time it takes."""
+    """Random requests, two in five cancelled on their way; the seed decides everything but the time it takes."""
 
     def __init__(self, workload: Workload, worker: Worker) -> None:
         self._draw = random.Random(1)
@@ -69,6 +70,8 @@ class Traffic:
         ]
         self._workload = workload
         self._live: dict[str, Client] = {}
+        self._cancel_at: dict[str, float] = {}
+        self._usual_s = 1.0  # how long the answers took that nobody cancelled
         self._num_asked = 0
         self.num_finished = 0
         self.num_cancelled = 0
@@ -80,8 +83,9 @@ class Traffic:
             self._collect()
             if len(self._live) < MOST_WAITING:
                 self._ask()
-            if self._live and self._draw.random() < 0.15:
-                self._worker.cancel(self._draw.choice(list(self._live)))
+            for name in [name for name, moment in self._cancel_at.items() if moment < time.monotonic()]:
+                del self._cancel_at[name]
+                self._worker.cancel(name)
             time.sleep(self._draw.expovariate(1 / 0.08))
         wait_until(lambda: not self._worker.snapshot.requests, patience_s=PATIENCE_S)
         for client in self._live.values():
@@ -96,6 +100,9 @@ class Traffic:
         tail = self._workload.prompt("hybrid", tail_len, seed=10_000 + self._num_asked)
         name = f"soak-{self._num_asked}"
         marks = PromptMarks(shared_len=len(shared), message_starts=(len(shared),), generation_len=1)
+        if self._draw.random() < CANCELLED_SHARE:
+            # As long after its arrival as suits the machine: some wait, some are prefilled, some decode by then.
+            self._cancel_at[name] = time.monotonic() + self._draw.uniform(0, 2 * self._usual_s)
         self._live[name] = ask(
             self._worker, name, shared + tail, max_tokens=self._draw.choice(ANSWER_LENGTHS), marks=marks
         )
@@ -105,11 +112,15 @@ class Traffic:
             if not client.ended.is_set():
                 continue
             del self._live[name]
+            self._cancel_at.pop(name, None)
             if isinstance(client.ending, Failed):
                 self.failures.append(client.ending.message)
             elif isinstance(client.ending, Finished):
                 self.num_finished += 1
-                self.num_cancelled += client.ending.reason == "cancelled"
+                if client.ending.reason == "cancelled":
+                    self.num_cancelled += 1
+                else:
+                    self._usual_s += (time.perf_counter() - client.asked_at - self._usual_s) / 8
 
 
 def cleared_memory(worker: Worker) -> tuple[float, float]:

@@ -25,8 +25,18 @@ def growth_tokens(length: int) -> int:
 
 
 def first_room(input_len: int, max_tokens: int) -> int:
-    """Tokens that a row has room for when it starts, so that prefilling never copies it."""
-    return input_len + min(max_tokens, growth_tokens(input_len))
+    """Tokens that a row has room for when it starts, so that prefilling never copies it.
+
+    A long row's is a multiple of half its growth: an agent's next turn mostly wants buffers of the very sizes that the
+    one before let go of, and MLX hands out a kept buffer again only for the same size. A device takes long to give
+    large new ones.
+    """
+    growth = growth_tokens(input_len)
+    if growth == SMALLEST_GROWTH_TOKENS:
+        return input_len + min(max_tokens, growth)
+    step = growth // 2
+    wanted = input_len + min(max_tokens, step)
+    return -(-wanted // step) * step
 
 
 @dataclass(frozen=True, slots=True)

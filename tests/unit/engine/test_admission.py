@@ -1,6 +1,8 @@
 """What a request takes of the memory pool, and how it grows into what is left."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from engine.admission import BOUNDLESS, MemoryPool, first_room, growth_tokens
 from engine.memory import RUNNING_STREAMS
@@ -26,6 +28,17 @@ def test_a_row_grows_by_about_an_eighth_of_its_length(length, growth):
 def test_room_is_made_for_the_prompt_and_what_may_come_first():
     assert first_room(100, 50) == 150
     assert first_room(100, 100_000) == 356
+
+
+def test_the_turns_of_an_agent_mostly_use_buffers_of_the_same_size():
+    rooms = {first_room(input_len, 4000) for input_len in range(50_000, 60_000, 500)}
+
+    assert rooms == set(range(53_248, 63_489, 2048))
+
+
+@given(input_len=st.integers(1, 300_000), max_tokens=st.integers(1, 300_000))
+def test_a_row_starts_with_room_for_its_prompt_and_a_token_and_with_no_more_than_one_growth_over(input_len, max_tokens):
+    assert input_len < first_room(input_len, max_tokens) <= input_len + growth_tokens(input_len)
 
 
 def test_the_largest_room_is_what_two_states_leave_of_the_pool():
