@@ -10,17 +10,21 @@ ControlError
 │   ├── NotAuthenticated        401
 │   ├── HostNotAllowed          403
 │   ├── UnknownModel            404
+│   ├── UnknownResponse         404  a previous_response_id that is not here, or no longer
 │   ├── UnknownRoute            404
 │   ├── MethodNotAllowed        405
 │   ├── BodyTooSlow             408
+│   ├── ModelChanged            409  token ids of a model that is not loaded any more
 │   ├── BodyTooLarge            413
 │   ├── EncodingNotSupported    415
 │   ├── LineFull                429
+│   ├── KeyLimitReached         429  the key's own limit
 │   ├── CancelledByOperator     499
 │   ├── RequestFailed           500  the engine gave up on this request
 │   ├── InternalError           500
 │   ├── EngineDied              503  it had already emitted, or died twice
 │   ├── NoModel                 503
+│   ├── NoTokenizer             503  tokens can't be counted while no engine answers
 │   ├── EngineStopped           503  cut by a force stop, or turned away by a quit
 │   ├── GatewayRestarts         503  control itself ends; the model stays loaded
 │   └── WaitedTooLong           504
@@ -129,6 +133,23 @@ class UnknownModel(ApiError):
         self.name = name
 
 
+class UnknownResponse(ApiError):
+    code = "previous_response_not_found"
+    status = 404
+    param = "previous_response_id"
+
+    def __init__(self, response_id: str) -> None:
+        super().__init__(f"The response {response_id!r} is not here: it was not stored, or it is too old.")
+
+
+class ModelChanged(ApiError):
+    code = "model_changed"
+    status = 409
+
+    def __init__(self, *, wanted: str, loaded: str) -> None:
+        super().__init__(f"The prompt is token ids of {wanted!r}; {loaded!r} is loaded now.")
+
+
 class UnknownRoute(ApiError):
     code = "not_found"
     status = 404
@@ -182,6 +203,18 @@ class LineFull(ApiError):
         self.limit = limit
 
 
+class KeyLimitReached(ApiError):
+    """`retry_after_s`: to the end of the day, or soon when it is about requests in flight."""
+
+    code = "key_limit_reached"
+    status = 429
+    retryable = True
+
+    def __init__(self, message: str, *, retry_after_s: int) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 class CancelledByOperator(ApiError):
     code = "request_cancelled"
     status = 499
@@ -224,6 +257,16 @@ class NoModel(ApiError):
 
     def __init__(self) -> None:
         super().__init__("No model is loaded and none is on the way.")
+
+
+class NoTokenizer(ApiError):
+    code = "model_not_ready"
+    status = 503
+    retryable = True
+    retry_after_s = GATEWAY_RETRY_S
+
+    def __init__(self) -> None:
+        super().__init__("Tokens can't be counted now: no model is ready.")
 
 
 class EngineStopped(ApiError):

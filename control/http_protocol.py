@@ -17,7 +17,7 @@ from typing import ClassVar, Final
 from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, ASGISendEvent, Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from control.dialects.openai_errors import error_body
+from control.dialects.error_answers import answers_of
 from control.errors import NotHttp
 
 logger = logging.getLogger(__name__)
@@ -127,7 +127,7 @@ class HttpProtocol(HttpToolsProtocol):
             # In the middle of an answer these bytes would be taken for a part of it.
             self._go_deaf()
             return
-        body = error_body(NotHttp())
+        body = answers_of("", "")(NotHttp()).body
         headers = (
             f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
             f"x-request-id: {uuid.uuid4().hex}\r\nconnection: close\r\n\r\n"

@@ -3,11 +3,12 @@
 It moves nothing: the relay owns it, and reports what happened.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
-from control.dialects.exchange import Exchange
+from control.dialects.exchange import Exchange, HeartbeatMode
 from control.errors import ApiError
 from control.fifo import Ticket
 from control.wire import Outcome, RequestPhase, RequestRow, Slot, Waiting
@@ -50,7 +51,15 @@ class Life:
     """Times are monotonic seconds, but `started_wall_s`. Counts are of the present run; a second one starts anew."""
 
     def __init__(
-        self, exchange: Exchange, *, number: int, key: str, ticket: Ticket, now: float, started_wall_s: float
+        self,
+        exchange: Exchange,
+        *,
+        number: int,
+        key: str,
+        ticket: Ticket,
+        now: float,
+        started_wall_s: float,
+        heartbeat: HeartbeatMode = "comment",
     ) -> None:
         self.exchange = exchange
         self.number = number
@@ -68,6 +77,11 @@ class Life:
         self._started_at = now
         self._started_wall_s = started_wall_s
         self._admitted_at: float | None = None
+        self._expected_model = exchange.model
+        self.encoder = exchange.encoder(heartbeat=heartbeat)
+        """Of all runs: it remembers what went out."""
+        self.has_entered = asyncio.Event()
+        """It was counted, and is in the line."""
         self._start_counting()
 
     @property
@@ -87,6 +101,19 @@ class Life:
         self._decode_speed = Speed()
 
     # --- What the relay reports ---
+
+    def expect(self, model: str) -> None:
+        """Who will answer, as far as anybody knows now."""
+        self._expected_model = model
+        self.encoder.expect(model=model, prompt_tokens=self.prompt_tokens)
+
+    def counted(self, prompt_tokens: int) -> None:
+        self.prompt_tokens = prompt_tokens
+        self.expect(self._expected_model)
+
+    def runs_on(self, model: str) -> None:
+        self.model = model
+        self.expect(model)
 
     def admitted(self, *, slot: int, now: float) -> None:
         self.slot = slot

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -18,16 +18,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from control.delivery import Delivery, error_headers
+from control.bodies import BODY_LIMIT_BYTES, BODY_TIMEOUT_S, read_body
+from control.delivery import Delivery
 from control.dialects import chat, models
+from control.dialects.error_answers import AnswerOf, ErrorAnswer, answers_of
 from control.dialects.exchange import Exchange
-from control.dialects.openai_errors import error_body
 from control.engine_client import EngineSource
 from control.errors import (
     ApiError,
-    BodyTooLarge,
-    BodyTooSlow,
-    EncodingNotSupported,
     HostNotAllowed,
     InternalError,
     MethodNotAllowed,
@@ -39,8 +37,6 @@ from control.relay import Relay
 
 logger = logging.getLogger(__name__)
 
-BODY_LIMIT_BYTES: Final = 32 * 1024 * 1024
-BODY_TIMEOUT_S: Final = 60.0
 # A larger body is parsed beside the event loop; for a smaller one the way there takes longer than the parsing.
 PARSED_AT_ONCE_BYTES: Final = 64 * 1024
 # Paths without a key: Claude Code asks HEAD / first; a load balancer asks for health.
@@ -68,11 +64,16 @@ def public_api(
     async def alive(_request: Request) -> Response:
         return _json({"status": "ok"})
 
-    async def chat_completions(request: Request) -> "RelayedAnswer":
-        body = await _read_body(request, limit_bytes=body_limit_bytes, limit_s=body_timeout_s)
-        exchange = await _parsed(chat.parse_chat, body, request.state.request_id)
-        models.check_model(exchange.model, source)
-        return RelayedAnswer(relay, exchange, request.state.key)
+    def asked_in(parse: Callable[[bytes, str], Exchange]) -> Callable[[Request], Awaitable[RelayedAnswer]]:
+        """The endpoint of a dialect, by its parser."""
+
+        async def endpoint(request: Request) -> RelayedAnswer:
+            body = await read_body(request, limit_bytes=body_limit_bytes, limit_s=body_timeout_s)
+            exchange = await _parsed(parse, body, request.state.request_id)
+            models.check_model(exchange.model, source)
+            return RelayedAnswer(relay, exchange, request.state.key, request.state.answer_of)
+
+        return endpoint
 
     async def list_models(_request: Request) -> Response:
         return _json(models.model_list(source, now_s=started_at_s))
@@ -84,7 +85,7 @@ def public_api(
         routes=[
             Route("/", alive),
             Route("/healthz", alive),
-            Route(chat.PATH, chat_completions, methods=["POST"]),
+            Route(chat.PATH, asked_in(chat.parse_chat), methods=["POST"]),
             Route(models.PATH, list_models),
             Route(models.PATH + "/{model_id:path}", one_model),
         ],
@@ -111,19 +112,22 @@ class Gate:
         if scope["type"] != "http":
             return
         request_id = uuid.uuid4().hex
+        answer_of = answers_of(scope["path"], request_id)
+        # OpenAI's clients read the first, Anthropic's the second.
+        id_headers = [(name, request_id.encode()) for name in (b"x-request-id", b"request-id")]
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
+                message["headers"] = [*message["headers"], *id_headers]
             await send(message)
 
         try:
             self._check_host(scope)
             key = None if scope["path"] in OPEN_PATHS else self._key(scope)
         except ApiError as error:
-            await _error_response(error)(scope, receive, send_with_id)
+            await _error_response(answer_of(error))(scope, receive, send_with_id)
             return
-        scope.setdefault("state", {}).update(request_id=request_id, key=key)
+        scope.setdefault("state", {}).update(request_id=request_id, key=key, answer_of=answer_of)
         await self.app(scope, receive, send_with_id)
 
     def _check_host(self, scope: Scope) -> None:
@@ -142,15 +146,17 @@ class Gate:
 class RelayedAnswer:
     """An answer that the relay writes, for as long as the client stays."""
 
-    def __init__(self, relay: Relay, exchange: Exchange, key: Key) -> None:
+    def __init__(self, relay: Relay, exchange: Exchange, key: Key, answer_of: AnswerOf) -> None:
         self._relay = relay
         self._exchange = exchange
         self._key = key
+        self._answer_of = answer_of
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        delivery = Delivery(send, is_stream=self._exchange.is_stream, heartbeat=self._exchange.heartbeat)
+        delivery = Delivery(send, is_stream=self._exchange.is_stream)
+        serving = self._relay.serve(self._exchange, self._key, delivery, answer_of=self._answer_of)
         async with asyncio.TaskGroup() as group:
-            work = group.create_task(self._relay.serve(self._exchange, self._key, delivery))
+            work = group.create_task(serving)
             watch = group.create_task(_cancel_when_gone(receive, work))
             work.add_done_callback(lambda _: watch.cancel())
 
@@ -165,32 +171,6 @@ async def _parsed(parse: Callable[[bytes, str], Exchange], body: bytes, request_
     if len(body) <= PARSED_AT_ONCE_BYTES:
         return parse(body, request_id)
     return await asyncio.to_thread(parse, body, request_id)
-
-
-async def _read_body(request: Request, *, limit_bytes: int, limit_s: float) -> bytes:
-    """The whole body; refused as soon as it is known to be too large, and before it is read where it says so itself."""
-    encoding = request.headers.get("content-encoding", "identity").strip().lower()
-    if encoding not in ("", "identity"):
-        raise EncodingNotSupported(encoding)
-    # HTTP has been parsed: it is a number. What still comes after a refusal is thrown away by the server.
-    if int(request.headers.get("content-length", "0")) > limit_bytes:
-        raise BodyTooLarge(limit_bytes=limit_bytes)
-    try:
-        async with asyncio.timeout(limit_s):
-            return await _read_up_to(request, limit_bytes)
-    except TimeoutError as error:
-        raise BodyTooSlow(limit_s=limit_s) from error
-
-
-async def _read_up_to(request: Request, limit_bytes: int) -> bytes:
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limit_bytes:
-            raise BodyTooLarge(limit_bytes=limit_bytes)
-        chunks.append(chunk)
-    return b"".join(chunks)
 
 
 def _tokens(scope: Scope) -> list[bytes]:
@@ -211,25 +191,25 @@ def _json(content: Any) -> Response:
     return Response(msgspec.json.encode(content), media_type="application/json")
 
 
-def _error_response(error: ApiError) -> Response:
-    response = Response(error_body(error), status_code=error.status, media_type="application/json")
-    response.raw_headers.extend(error_headers(error))
+def _error_response(answer: ErrorAnswer) -> Response:
+    response = Response(answer.body, status_code=answer.status)
+    response.raw_headers.extend(answer.headers)
     return response
 
 
-async def _api_error(_request: Request, error: Exception) -> Response:
+async def _api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
-    return _error_response(error)
+    return _error_response(request.state.answer_of(error))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     """Starlette's own: no such path, or not by this method."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
-        response = _error_response(MethodNotAllowed(request.method))
+        response = _error_response(request.state.answer_of(MethodNotAllowed(request.method)))
         response.headers.update(error.headers or {})
         return response
-    return _error_response(UnknownRoute(request.url.path))
+    return _error_response(request.state.answer_of(UnknownRoute(request.url.path)))
 
 
 async def _client_gone(_request: Request, _error: Exception) -> Response:
@@ -237,6 +217,6 @@ async def _client_gone(_request: Request, _error: Exception) -> Response:
     return Response(status_code=499)
 
 
-async def _our_mistake(_request: Request, _error: Exception) -> Response:
+async def _our_mistake(request: Request, _error: Exception) -> Response:
     # Starlette raises it again afterwards, so that it is logged with its trace.
-    return _error_response(InternalError())
+    return _error_response(request.state.answer_of(InternalError()))

@@ -5,11 +5,12 @@ It knows no dialect and no process: an exchange says what is asked and how answe
 1. No model and none on the way: 503. No room in the line: 429. A prompt that an engine can count and can't hold: 400.
 2. It waits in the line for a slot, up to 24 hours.
 3. It runs. If the engine dies before anything but heartbeats was sent, it waits at its old place and runs once more.
-4. A stream that has got nothing for a second gets headers and heartbeats, in any of these; later errors are frames.
+4. A stream that was counted and has got nothing for a second gets headers and heartbeats; later errors are frames.
 5. Client gone, in any of these: the task that serves is cancelled; the engine sees its connection close.
 """
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
@@ -19,7 +20,9 @@ from typing import Final
 import msgspec
 
 from control.delivery import Delivery
-from control.dialects.exchange import Encoder, Exchange
+from control.dialects.error_answers import AnswerOf
+from control.dialects.exchange import Encoder, Exchange, HeartbeatMode, default_heartbeat
+from control.dialects.models import known_as
 from control.engine_client import EngineClient, EngineSource
 from control.errors import (
     ApiError,
@@ -43,6 +46,8 @@ logger = logging.getLogger(__name__)
 HEARTBEAT_S: Final = 15.0
 # Early failures keep their status that long; no client that was measured gives up within it.
 GRACE_S: Final = 1.0
+# Counting 262k tokens takes seconds, behind others longer; so long an overflow can still be a 400.
+COUNT_PATIENCE_S: Final = 20.0
 # A request that killed two engines is the likely cause, and gets no third.
 RUNS_LIMIT: Final = 2
 # How long the supervisor may take to see that an engine is gone; later, only the connection is taken to have broken.
@@ -51,7 +56,10 @@ NOTICE_CHECK_S: Final = 0.05
 
 
 class Relay:
-    """`record` takes each row, once per request, and must not block. `first_number` is where numbering goes on."""
+    """`record` takes each row, once per request, and must not block. `first_number` is where numbering goes on.
+
+    `heartbeat_of` says how a dialect's streams are kept alive now: it is a setting.
+    """
 
     def __init__(
         self,
@@ -60,8 +68,10 @@ class Relay:
         source: EngineSource,
         record: Callable[[RequestRow], None],
         first_number: int = 1,
+        heartbeat_of: Callable[[str], HeartbeatMode] = default_heartbeat,
         heartbeat_s: float = HEARTBEAT_S,
         grace_s: float = GRACE_S,
+        count_patience_s: float = COUNT_PATIENCE_S,
         notice_limit_s: float = NOTICE_LIMIT_S,
         monotonic: Callable[[], float] = time.monotonic,
         wall: Callable[[], float] = time.time,
@@ -70,14 +80,16 @@ class Relay:
         self._source = source
         self._record = record
         self._numbers = count(first_number)
+        self._heartbeat_of = heartbeat_of
         self._heartbeat_s = heartbeat_s
         self._grace_s = grace_s
+        self._count_patience_s = count_patience_s
         self._notice_limit_s = notice_limit_s
         self._monotonic = monotonic
         self._wall = wall
         self._lives: dict[str, Life] = {}
 
-    async def serve(self, exchange: Exchange, key: Key, delivery: Delivery) -> None:
+    async def serve(self, exchange: Exchange, key: Key, delivery: Delivery, *, answer_of: AnswerOf) -> None:
         """From here to the last byte. Cancel it when the client is gone."""
         life = Life(
             exchange,
@@ -86,6 +98,7 @@ class Relay:
             ticket=Ticket(exchange.generate.id, key.request_class),
             now=self._monotonic(),
             started_wall_s=self._wall(),
+            heartbeat=self._heartbeat_of(exchange.dialect),
         )
         try:
             await self._live(life, delivery)
@@ -95,9 +108,8 @@ class Relay:
         finally:
             self._leave(life)
         if life.error is not None:
-            await delivery.fail(
-                life.error, body=exchange.error_body(life.error), frame=exchange.error_event(life.error)
-            )
+            error = life.error
+            await delivery.fail(answer=lambda: answer_of(error), frames=lambda: life.encoder.error(error))
 
     def cancel(self, request_id: str) -> bool:
         """By a person: the client gets a typed error. False when there is no such request."""
@@ -141,12 +153,22 @@ class Relay:
     async def _live(self, life: Life, delivery: Delivery) -> None:
         """Every step, with heartbeats beside; until the end, an error or an interruption."""
         async with asyncio.TaskGroup() as group:
-            beat = group.create_task(delivery.beat(grace_s=self._grace_s, interval_s=self._heartbeat_s))
+            beat = group.create_task(self._beat(life, delivery))
             work = group.create_task(self._work(life, delivery))
             work.add_done_callback(lambda _: beat.cancel())
             life.ticket.on_interrupt = work.cancel
         if life.finished is None and life.ticket.interruption is not None:
             life.error = life.ticket.interruption
+
+    async def _beat(self, life: Life, delivery: Delivery) -> None:
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._count_patience_s):
+                await life.has_entered.wait()
+        await delivery.beat(
+            lambda is_yielded: life.encoder.heartbeat(is_yielded=is_yielded),
+            grace_s=self._grace_s,
+            interval_s=self._heartbeat_s,
+        )
 
     async def _work(self, life: Life, delivery: Delivery) -> None:
         try:
@@ -163,9 +185,11 @@ class Relay:
         if self._source.availability == "none":
             raise NoModel
         self._line.check_room()
+        life.expect(self._model_that_comes(life))
         await self._count(life)
         self._line.join(life.ticket)
         self._lives[life.id] = life
+        life.has_entered.set()
 
     async def _count(self, life: Life) -> None:
         """Refuse what cannot fit while it still can be a 400. Without an engine that answers, it is found out later."""
@@ -186,7 +210,14 @@ class Relay:
             raise ContextTooLong(
                 prompt_tokens=answer.prompt_tokens, maximum_context_tokens=answer.maximum_context_tokens
             )
-        life.prompt_tokens = answer.prompt_tokens
+        life.counted(answer.prompt_tokens)
+
+    def _model_that_comes(self, life: Life) -> str:
+        """The id that will answer, as far as anybody knows now; the name asked for when nobody does."""
+        model = self._source.model if self._source.engine is not None else None
+        if model is not None:
+            return model.id
+        return life.exchange.model if self._source.wanted_model is None else known_as(self._source.wanted_model)
 
     async def _run(self, life: Life, delivery: Delivery) -> None:
         while True:
@@ -210,14 +241,12 @@ class Relay:
     async def _generate(self, life: Life, engine: EngineClient | None, delivery: Delivery) -> None:
         if engine is None:
             raise EngineGone("it is not ready", was_reached=False)
-        model = self._source.model
-        life.model = model.id if model is not None else life.exchange.model
-        encoder = life.exchange.encoder(life.model)
+        life.runs_on(self._model_that_comes(life))
         try:
             async with engine.generate(_request(life)) as generation:
                 async for events in generation:
                     life.happened(events, self._monotonic())
-                    await _pass_on(events, encoder, delivery)
+                    await _pass_on(events, life.encoder, delivery)
         except EngineRefused as error:
             raise translated(error.answer, life.exchange.field) from error
 

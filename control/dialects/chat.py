@@ -6,22 +6,22 @@ It writes no answer (`chat_answer`), and refuses by name what it cannot do; what
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
-from control.dialects.chat_answer import ChatBodyEncoder, ChatStreamEncoder
+from control.dialects.chat_answer import ChatStreamEncoder, chat_body
 from control.dialects.chat_fields import client_field
 from control.dialects.chat_messages import ChatMessage, neutral_messages
 from control.dialects.chat_tools import ChatTool, neutral_tools
-from control.dialects.exchange import Encoder
+from control.dialects.collected import BodyEncoder
+from control.dialects.exchange import Encoder, HeartbeatMode
 from control.dialects.nesting import NESTING_LIMIT, is_too_deep
-from control.dialects.openai_errors import error_body, error_event
-from control.errors import ApiError, InvalidRequest
+from control.errors import InvalidRequest
 from engine import wire
 
 PATH: Final = "/v1/chat/completions"
-HEARTBEAT: Final = b": keep-alive\n\n"
 # OpenAI's own limit is 4; other servers allow more, and their clients use it.
 STOPS_LIMIT: Final = 16
 ALTERNATIVES_LIMIT: Final = 20
@@ -79,23 +79,16 @@ class ChatExchange:
     generate: wire.GenerateRequest
     wall: Callable[[], float] = time.time
     dialect: str = "chat"
-    heartbeat: bytes = HEARTBEAT
 
-    def encoder(self, model: str) -> Encoder:
+    def encoder(self, *, heartbeat: HeartbeatMode) -> Encoder:
         answer_id = f"chatcmpl-{self.generate.id}"
         created = int(self.wall())
         if self.is_stream:
-            return ChatStreamEncoder(answer_id, model, created, has_usage_chunk=self.has_usage_chunk)
-        return ChatBodyEncoder(answer_id, model, created)
+            return ChatStreamEncoder(answer_id, created, has_usage_chunk=self.has_usage_chunk)
+        return BodyEncoder(partial(chat_body, answer_id, created))
 
     def field(self, engine_field: str) -> str | None:
         return client_field(engine_field)
-
-    def error_body(self, error: ApiError) -> bytes:
-        return error_body(error)
-
-    def error_event(self, error: ApiError) -> bytes:
-        return error_event(error)
 
 
 def parse_chat(body: bytes, request_id: str) -> ChatExchange:

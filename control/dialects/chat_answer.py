@@ -9,24 +9,39 @@ from typing import Any, Final
 
 import msgspec
 
+from control.dialects.collected import Call, Collected
+from control.dialects.error_answers import openai_error
+from control.errors import ApiError
 from engine import wire
 
 DONE: Final = b"data: [DONE]\n\n"
+# OpenAI's SDKs read every event as JSON, so that a comment is all that they leave alone.
+COMMENT: Final = b": keep-alive\n\n"
 
 
 class ChatStreamEncoder:
     """Each event becomes a chunk, the same id, time and model on all: the role first, the finish reason last."""
 
-    def __init__(self, answer_id: str, model: str, created: int, *, has_usage_chunk: bool) -> None:
+    def __init__(self, answer_id: str, created: int, *, has_usage_chunk: bool) -> None:
         self._frame = {
             "id": answer_id,
             "object": "chat.completion.chunk",
             "created": created,
-            "model": model,
+            "model": "",
             "system_fingerprint": None,
         }
         self._has_usage_chunk = has_usage_chunk
         self._has_role = False
+
+    def expect(self, *, model: str, prompt_tokens: int | None) -> None:
+        self._frame["model"] = model
+
+    def heartbeat(self, *, is_yielded: bool) -> bytes:
+        return COMMENT
+
+    def error(self, error: ApiError) -> bytes:
+        """The SDKs raise APIError on any event whose `error` is truthy."""
+        return _sse(openai_error(error))
 
     def encode(self, events: Sequence[wire.AnyEvent]) -> bytes:
         return b"".join(frame for event in events for frame in self._frames(event))
@@ -65,70 +80,41 @@ class ChatStreamEncoder:
         return _sse({**self._frame, "choices": [choice]})
 
 
-class ChatBodyEncoder:
-    """Collects, and comes out with the whole body at the end."""
-
-    def __init__(self, answer_id: str, model: str, created: int) -> None:
-        self._answer_id = answer_id
-        self._model = model
-        self._created = created
-        self._text: list[str] = []
-        self._reasoning: list[str] = []
-        self._text_logprobs: list[wire.TokenLogprob] = []
-        self._reasoning_logprobs: list[wire.TokenLogprob] = []
-        self._calls: dict[int, wire.ToolCallBegin] = {}
-        self._arguments: dict[int, list[str]] = {}
-
-    def encode(self, events: Sequence[wire.AnyEvent]) -> bytes:
-        for event in events:
-            match event:
-                case wire.TextDelta():
-                    self._text.append(event.text)
-                    self._text_logprobs.extend(event.logprobs)
-                case wire.ReasoningDelta():
-                    self._reasoning.append(event.text)
-                    self._reasoning_logprobs.extend(event.logprobs)
-                case wire.ToolCallBegin():
-                    self._calls[event.index] = event
-                    self._arguments[event.index] = []
-                case wire.ToolCallDelta():
-                    self._arguments[event.index].append(event.arguments)
-                case wire.Finished():
-                    return self._body(event)
-        return b""
-
-    def _body(self, finished: wire.Finished) -> bytes:
-        choice = {
-            "index": 0,
-            "message": self._message(),
-            "logprobs": _logprobs(self._text_logprobs, self._reasoning_logprobs),
-            "finish_reason": finished.reason,
+def chat_body(answer_id: str, created: int, answer: Collected) -> bytes:
+    logprobs = [[each for words in answer.words(kind) for each in words.logprobs] for kind in ("text", "reasoning")]
+    choice = {
+        "index": 0,
+        "message": _message(answer),
+        "logprobs": _logprobs(*logprobs),
+        "finish_reason": answer.finished.reason,
+    }
+    return msgspec.json.encode(
+        {
+            "id": answer_id,
+            "object": "chat.completion",
+            "created": created,
+            "model": answer.model,
+            "system_fingerprint": None,
+            "choices": [choice],
+            "usage": _usage(answer.finished.usage),
         }
-        return msgspec.json.encode(
-            {
-                "id": self._answer_id,
-                "object": "chat.completion",
-                "created": self._created,
-                "model": self._model,
-                "system_fingerprint": None,
-                "choices": [choice],
-                "usage": _usage(finished.usage),
-            }
-        )
+    )
 
-    def _message(self) -> dict[str, Any]:
-        text = "".join(self._text)
-        message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
-        if self._reasoning:
-            message["reasoning_content"] = "".join(self._reasoning)
-        if self._calls:
-            message["content"] = text or None
-            message["tool_calls"] = [self._call(call) for call in self._calls.values()]
-        return message
 
-    def _call(self, call: wire.ToolCallBegin) -> dict[str, Any]:
-        arguments = "".join(self._arguments[call.index])
-        return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+def _message(answer: Collected) -> dict[str, Any]:
+    text, reasoning = answer.text("text"), answer.text("reasoning")
+    message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
+    if reasoning:
+        message["reasoning_content"] = reasoning
+    if answer.calls:
+        message["content"] = text or None
+        message["tool_calls"] = [_call(call) for call in answer.calls]
+    return message
+
+
+def _call(call: Call) -> dict[str, Any]:
+    function = {"name": call.begin.name, "arguments": call.arguments}
+    return {"id": call.begin.id, "type": "function", "function": function}
 
 
 def _sse(chunk: dict[str, Any]) -> bytes:

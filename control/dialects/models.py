@@ -17,6 +17,12 @@ PATH: Final = "/v1/models"
 ALIAS_PATTERNS: Final = ("default", "claude-*", "gpt-*", "codex-*")
 
 
+def known_as(wanted_model: str) -> str:
+    """A folder is known by its last name, a hub id as it is."""
+    path = Path(wanted_model)
+    return path.name if path.is_absolute() else wanted_model
+
+
 def check_model(name: str, source: EngineSource) -> None:
     """Raises UnknownModel. While no model was ever seen, no name can be wrong: the request is answered for that."""
     known = _known_ids(source)
@@ -51,7 +57,7 @@ def model_entry(model_id: str, source: EngineSource, *, now_s: float) -> dict[st
 def _known_ids(source: EngineSource) -> set[str]:
     known = {source.model.id} if source.model is not None else set()
     if source.wanted_model is not None:
-        known |= {source.wanted_model, _wanted_id(source.wanted_model)}
+        known |= {source.wanted_model, known_as(source.wanted_model)}
     return known
 
 
@@ -59,7 +65,7 @@ def _entries(source: EngineSource, now_s: float) -> list[dict[str, Any]]:
     """The loaded model, else the last one; and the one on its way, which is valid while the switch lasts."""
     entries = [_loaded(source.model, now_s)] if source.model is not None else []
     if source.wanted_model is not None and source.engine is None:
-        wanted_id = _wanted_id(source.wanted_model)
+        wanted_id = known_as(source.wanted_model)
         if wanted_id not in [entry["id"] for entry in entries]:
             entries.append(_named(wanted_id, wanted_id, now_s))
     return entries
@@ -87,9 +93,3 @@ def _named(model_id: str, display_name: str, now_s: float) -> dict[str, Any]:
         "display_name": display_name,
         "created_at": datetime.fromtimestamp(int(now_s), UTC).isoformat().replace("+00:00", "Z"),
     }
-
-
-def _wanted_id(wanted_model: str) -> str:
-    """A folder is known by its last name, a hub id as it is."""
-    path = Path(wanted_model)
-    return path.name if path.is_absolute() else wanted_model

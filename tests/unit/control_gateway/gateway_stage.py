@@ -240,7 +240,16 @@ class Stage:
 
 @contextlib.asynccontextmanager
 async def staged(
-    tmp_path, *, concurrency=4, limit=256, heartbeat_s=15.0, grace_s=1.0, notice_limit_s=0.3, http=HttpProtocol, **api
+    tmp_path,
+    *,
+    concurrency=4,
+    limit=256,
+    heartbeat_s=15.0,
+    grace_s=1.0,
+    count_patience_s=20.0,
+    notice_limit_s=0.3,
+    http=HttpProtocol,
+    **api,
 ) -> AsyncIterator[Stage]:
     path = tmp_path / "splash.db"
     database = open_database(path)
@@ -258,6 +267,7 @@ async def staged(
         record=writer.record,
         heartbeat_s=heartbeat_s,
         grace_s=grace_s,
+        count_patience_s=count_patience_s,
         notice_limit_s=notice_limit_s,
     )
     key = (await keys.create("test")).key

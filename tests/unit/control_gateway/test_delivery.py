@@ -6,6 +6,7 @@ import contextlib
 import pytest
 
 from control.delivery import Delivery
+from control.dialects.error_answers import answers_of
 from control.errors import LineFull, NotAuthenticated
 
 
@@ -33,12 +34,12 @@ def wire():
 
 @pytest.fixture
 def delivery(wire):
-    return Delivery(wire, is_stream=True, heartbeat=b"beat")
+    return Delivery(wire, is_stream=True)
 
 
 @contextlib.asynccontextmanager
 async def beating(delivery, *, grace_s=0.0, interval_s=0.01):
-    task = asyncio.create_task(delivery.beat(grace_s=grace_s, interval_s=interval_s))
+    task = asyncio.create_task(delivery.beat(lambda is_yielded: b"beat", grace_s=grace_s, interval_s=interval_s))
     try:
         yield
     finally:
@@ -54,6 +55,28 @@ async def test_heartbeats_fill_a_silence_and_are_not_an_emission(wire, delivery)
     assert set(wire.bodies) == {b"beat"}
     assert delivery.has_begun
     assert not delivery.has_emitted
+
+
+async def test_a_heartbeat_counts_as_an_event_before_a_minute_had_none(wire, monkeypatch):
+    now, kinds = 0.0, []
+
+    async def sleep(seconds):
+        nonlocal now
+        now += seconds
+        if now > 600:
+            raise asyncio.CancelledError
+
+    def heartbeat(is_yielded):
+        kinds.append((now, is_yielded))
+        return b"beat"
+
+    monkeypatch.setattr("control.delivery.asyncio.sleep", sleep)
+
+    with pytest.raises(asyncio.CancelledError):
+        await Delivery(wire, is_stream=True, monotonic=lambda: now).beat(heartbeat, grace_s=1.0, interval_s=15.0)
+
+    assert [at for at, _ in kinds] == [1.0 + 15 * number for number in range(40)]
+    assert [at for at, is_yielded in kinds if is_yielded] == [1.0 + 60 * number for number in range(10)]
 
 
 async def test_no_heartbeat_follows_the_end(wire, delivery):
@@ -78,9 +101,9 @@ async def test_a_slow_client_gets_no_heartbeat_into_a_write(wire, delivery):
 
 
 async def test_an_answer_that_is_no_stream_has_no_heartbeat_and_a_length(wire):
-    delivery = Delivery(wire, is_stream=False, heartbeat=b"beat")
+    delivery = Delivery(wire, is_stream=False)
 
-    await delivery.beat(grace_s=0, interval_s=0)
+    await delivery.beat(lambda is_yielded: b"beat", grace_s=0, interval_s=0)
     await delivery.end(b"{}")
 
     [start, body] = wire.messages
@@ -89,19 +112,19 @@ async def test_an_answer_that_is_no_stream_has_no_heartbeat_and_a_length(wire):
 
 
 async def test_an_error_has_its_own_status_before_the_first_byte(wire, delivery):
-    await delivery.fail(LineFull(limit=256), body=b"{}", frame=b"frame")
+    await delivery.fail(answer=lambda: answers_of("/v1", "id")(LineFull(limit=256)), frames=lambda: b"frame")
 
     [start, body] = wire.messages
     assert start["status"] == 429
     assert (b"retry-after", b"10") in start["headers"]
-    assert body["body"] == b"{}"
+    assert body["body"].startswith(b'{"error":{"message":"The line is full')
 
 
 async def test_an_error_is_a_frame_after_it(wire, delivery):
     async with beating(delivery):
         await asyncio.sleep(0.005)
 
-    await delivery.fail(NotAuthenticated(), body=b"{}", frame=b"frame")
+    await delivery.fail(answer=lambda: answers_of("/v1", "id")(NotAuthenticated()), frames=lambda: b"frame")
 
     assert wire.messages[0]["status"] == 200
     assert wire.bodies[-1] == b"frame"
@@ -111,6 +134,6 @@ async def test_an_error_is_a_frame_after_it(wire, delivery):
 async def test_an_error_after_the_end_is_not_sent(wire, delivery):
     await delivery.end(b"last")
 
-    await delivery.fail(NotAuthenticated(), body=b"{}", frame=b"frame")
+    await delivery.fail(answer=lambda: answers_of("/v1", "id")(NotAuthenticated()), frames=lambda: b"frame")
 
     assert wire.bodies == [b"last"]

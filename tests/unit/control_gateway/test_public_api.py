@@ -1,13 +1,17 @@
 """The door of the public API: hosts, keys, bodies, paths; and the shape of every refusal."""
 
 import asyncio
+import gzip
 import threading
+import zlib
 
 import httpx
+import msgspec
 import pytest
 import pytest_asyncio
+from backports import zstd
 
-from control.dialects.chat import parse_chat
+from control.dialects.chat import _decode as decode_chat
 from tests.unit.control_gateway.gateway_stage import assert_refused, chat_body, staged
 
 PATH = "/v1/chat/completions"
@@ -122,9 +126,7 @@ async def test_the_open_paths_say_no_more_than_that_it_lives(stranger, path):
     assert answer.headers["x-request-id"] != head.headers["x-request-id"]
 
 
-@pytest.mark.parametrize(
-    "path", ["/v1/completions", "/v1/responses", "/v1/messages", "/v1/messages/count_tokens", "/v2"]
-)
+@pytest.mark.parametrize("path", ["/v1/chat", "/v1/chat/completions/", "/v2"])
 async def test_a_path_that_is_not_there_is_404_in_the_apis_shape(stage, path):
     answer = await stage.client.post(path, json={})
 
@@ -192,11 +194,11 @@ async def test_a_connection_that_was_refused_a_body_serves_the_next_request(stag
 async def test_a_large_body_is_parsed_beside_the_event_loop(stage, monkeypatch, length, is_beside):
     threads = []
 
-    def parse(body, request_id):
+    def decode(body):
         threads.append(threading.current_thread())
-        return parse_chat(body, request_id)
+        return decode_chat(body)
 
-    monkeypatch.setattr("control.dialects.chat.parse_chat", parse)
+    monkeypatch.setattr("control.dialects.chat._decode", decode)
 
     answer = await stage.client.post(PATH, json=chat_body(user="x" * length))
 
@@ -229,7 +231,41 @@ async def test_a_body_that_does_not_come_is_408(stage):
     assert answer.startswith("HTTP/1.1 408 ")
 
 
-async def test_a_compressed_body_is_415(stage):
-    answer = await stage.client.post(PATH, content=b"\x28\xb5\x2f\xfd", headers={"content-encoding": "zstd"})
+PACKERS = {"gzip": gzip.compress, "deflate": zlib.compress, "zstd": zstd.compress}
+
+
+@pytest.mark.parametrize("encoding", PACKERS)
+async def test_a_packed_body_is_unpacked(stage, encoding):
+    content = PACKERS[encoding](msgspec.json.encode(chat_body()))
+
+    answer = await stage.client.post(PATH, content=content, headers={"content-encoding": encoding})
+
+    assert answer.status_code == 200
+    assert answer.json()["choices"][0]["message"]["content"] == "hello"
+
+
+@pytest.mark.parametrize("encoding", PACKERS)
+@pytest.mark.parametrize("damage", [lambda packed: packed[:-3], lambda packed: packed + b"more", lambda _: b"{}"])
+async def test_a_body_that_is_not_packed_as_it_says_is_400(stage, encoding, damage):
+    content = damage(PACKERS[encoding](msgspec.json.encode(chat_body())))
+
+    answer = await stage.client.post(PATH, content=content, headers={"content-encoding": encoding})
+
+    assert_refused(answer, 400, "invalid_request")
+
+
+@pytest.mark.parametrize("encoding", PACKERS)
+async def test_a_body_that_unpacks_to_too_much_is_413(tmp_path, encoding):
+    async with staged(tmp_path, body_limit_bytes=100_000) as stage:
+        content = PACKERS[encoding](b" " * 10_000_000)
+
+        answer = await stage.client.post(PATH, content=content, headers={"content-encoding": encoding})
+
+    assert len(content) < 100_000
+    assert_refused(answer, 413, "request_too_large")
+
+
+async def test_a_body_that_is_packed_otherwise_is_415(stage):
+    answer = await stage.client.post(PATH, content=b"x", headers={"content-encoding": "br"})
 
     assert_refused(answer, 415, "unsupported_encoding")

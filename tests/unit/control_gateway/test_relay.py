@@ -62,8 +62,8 @@ async def test_heartbeats_go_on_through_prefill_and_stalls_and_split_nothing(tmp
     assert words == ["", "a" * 100_000, "late", None]
 
 
-async def test_heartbeats_fill_the_time_in_which_a_prompt_is_counted(tmp_path):
-    async with staged(tmp_path, heartbeat_s=0.02, grace_s=0.02) as stage:
+async def test_heartbeats_fill_the_time_in_which_a_prompt_is_counted_when_that_takes_long(tmp_path):
+    async with staged(tmp_path, heartbeat_s=0.02, grace_s=0.02, count_patience_s=0.02) as stage:
         stage.engine.count_opened = asyncio.Event()
         async with stage.client.stream("POST", PATH, json=chat_body(stream=True)) as answer:
             received = b""
@@ -77,8 +77,8 @@ async def test_heartbeats_fill_the_time_in_which_a_prompt_is_counted(tmp_path):
     assert received.endswith(b"data: [DONE]\n\n")
 
 
-async def test_a_refusal_that_takes_longer_than_the_grace_is_a_frame(tmp_path):
-    async with staged(tmp_path, heartbeat_s=0.02, grace_s=0.02) as stage:
+async def test_a_refusal_that_takes_longer_than_the_patience_is_a_frame(tmp_path):
+    async with staged(tmp_path, heartbeat_s=0.02, grace_s=0.02, count_patience_s=0.02) as stage:
         stage.engine.count_opened, stage.engine.prompt_tokens = asyncio.Event(), 5000
         async with stage.client.stream("POST", PATH, json=chat_body(stream=True)) as answer:
             stage.engine.count_opened.set()
@@ -90,8 +90,8 @@ async def test_a_refusal_that_takes_longer_than_the_grace_is_a_frame(tmp_path):
     assert (row.outcome, row.error_code) == ("rejected", "context_length_exceeded")
 
 
-async def test_a_refusal_within_the_grace_keeps_its_status_however_the_prompt_was_counted(tmp_path):
-    async with staged(tmp_path, heartbeat_s=0.02, grace_s=5) as stage:
+async def test_a_refusal_keeps_its_status_however_slowly_the_prompt_was_counted(tmp_path):
+    async with staged(tmp_path, heartbeat_s=0.02, grace_s=0.02) as stage:
         stage.engine.count_opened, stage.engine.prompt_tokens = asyncio.Event(), 5000
         async with asking(stage, stream=True) as answering:
             await eventually(lambda: len(stage.engine.counted) == 1)
