@@ -4,7 +4,7 @@ BIN := .venv/bin
 MODEL ?=
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: env up test check fix bench clean
+.PHONY: env up test check fix bench clients clean
 
 env: .venv/.made
 
@@ -30,6 +30,9 @@ fix: .venv/.made-dev
 
 bench: .venv/.made-dev
 	$(BIN)/python -m benchmarks --quick
+
+clients: .venv/.made-dev
+	$(BIN)/python -m tests.clients
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -11,12 +11,16 @@ from typing import Final
 
 from starlette.types import ASGIApp
 
-from control.admin_api import CONCURRENCY_SETTING, AdminApi
+from control.admin_api import AdminApi
+from control.admin_settings import CONCURRENCY_SETTING, SettingsApi
+from control.aliases import Aliases, stored_aliases
 from control.config import Settings
 from control.engine_process import EngineProcess
 from control.engine_questions import EngineQuestions
 from control.errors import GatewayRestarts
 from control.fifo import MAXIMUM_CONCURRENCY, Line
+from control.gate import loopback_hosts
+from control.heartbeats import Heartbeats
 from control.home import Home
 from control.keys import load_keys
 from control.login_links import LoginLinks
@@ -26,12 +30,14 @@ from control.metrics.settings import Settings as LiveSettings
 from control.metrics.settings import load_settings
 from control.metrics.writer import Writer
 from control.overview import OverviewSource, TodayTotals
-from control.public_api import loopback_hosts, public_api
+from control.prometheus import Prometheus
+from control.public_api import public_api
+from control.quotas import Quotas
 from control.record_keeper import RecordKeeper
 from control.relay import Relay
 from control.remembered import RememberedLoads
 from control.supervisor import Supervisor
-from control.wire import Health
+from control.wire import Health, RequestRow
 from engine.wire import ProcessRecord
 
 POLL_S: Final = 0.05
@@ -88,7 +94,23 @@ async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, eng
         remembered=RememberedLoads(live_settings),
         questions=engine_questions,
     )
-    relay = Relay(line=line, source=supervisor, record=writer.record, first_number=await questions.last_number() + 1)
+    prometheus = Prometheus(line=line, engine=supervisor.view, losses=lambda: writer.losses)
+
+    def ended(row: RequestRow) -> None:
+        writer.record(row)
+        prometheus.observe(row)
+
+    quotas = Quotas(await questions.usage_by_key())
+    heartbeats = Heartbeats(live_settings)
+    aliases = Aliases(stored_aliases(live_settings))
+    relay = Relay(
+        line=line,
+        source=supervisor,
+        record=ended,
+        first_number=await questions.last_number() + 1,
+        quotas=quotas,
+        heartbeat_of=heartbeats.mode_of,
+    )
     supervisor.on_status = relay.sampled
     overviews = OverviewSource(
         supervisor=supervisor,
@@ -101,11 +123,12 @@ async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, eng
     admin = AdminApi(
         supervisor=supervisor,
         relay=relay,
-        line=line,
         keys=keys,
+        quotas=quotas,
         links=LoginLinks(),
         questions=questions,
-        settings=live_settings,
+        settings=SettingsApi(settings=live_settings, line=line, aliases=aliases, heartbeats=heartbeats),
+        prometheus=prometheus,
         engine_questions=engine_questions,
         overviews=overviews,
         health=Health(name="control", pid=record.pid, nonce=record.nonce),
@@ -117,7 +140,9 @@ async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, eng
         line=line,
         writer=writer,
         questions=questions,
-        public_app=public_api(keys=keys, relay=relay, source=supervisor, hosts=loopback_hosts(settings.api_port)),
+        public_app=public_api(
+            keys=keys, relay=relay, source=supervisor, hosts=loopback_hosts(settings.api_port), aliases=aliases
+        ),
         admin_app=admin.app(secret=secret, port=settings.admin_port),
     )
 

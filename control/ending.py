@@ -17,6 +17,8 @@ from engine.wire import ProcessRecord
 logger = logging.getLogger(__name__)
 
 POLL_S: Final = 0.05
+# A killed process is a zombie before the last of its threads, and with it its port, is gone.
+PORT_LIMIT_S: Final = 2.0
 
 How = Literal["already gone", "asked", "SIGTERM", "SIGKILL"]
 
@@ -47,6 +49,13 @@ class Ending:
     def is_proven(self) -> bool:
         return self.is_gone and self.port_holder is None
 
+    def shortcoming(self, record: ProcessRecord | None) -> str:
+        """What is not proven, of the engine with this record."""
+        pid = "?" if record is None else record.pid
+        if not self.is_gone:
+            return f"The engine (pid {pid}) did not end within {self.seconds:.0f} s, not even by SIGKILL."
+        return f"The engine ended, but its port is held by {self.port_holder}."
+
 
 def end_process(
     record: ProcessRecord,
@@ -54,13 +63,17 @@ def end_process(
     ask: Callable[[], object] | None = None,
     patience: Patience = Patience(),
     is_forced: Callable[[], bool] = lambda: False,
+    at_once: bool = False,
 ) -> Ending:
-    """End the process of a verified record. Blocks. `is_forced` may become true meanwhile: then patience is short."""
+    """End the process of a verified record. Blocks. `is_forced` may become true meanwhile: then patience is short.
+
+    `at_once`: it is known to be stuck, and SIGKILL is all that is tried.
+    """
     began_at = time.monotonic()
     held_bytes = resident_bytes(record)
     how: How = "already gone"
     if live_process(record) is not None:
-        how = _end_in_steps(record, ask, patience, is_forced)
+        how = _kill(record, patience) if at_once else _end_in_steps(record, ask, patience, is_forced)
     is_gone = live_process(record) is None
     holder = _left_on(record.port) if is_gone else port_holder(record.port)
     ending = Ending(how, time.monotonic() - began_at, is_gone, holder, held_bytes)
@@ -82,10 +95,14 @@ def _end_in_steps(
     if send_signal(record, signal.SIGTERM) and not _is_gone_within(
         record, lambda: FORCED.terminated_s if is_forced() else patience.terminated_s
     ):
-        send_signal(record, signal.SIGKILL)
-        _is_gone_within(record, lambda: patience.killed_s)
-        return "SIGKILL"
+        return _kill(record, patience)
     return "SIGTERM"
+
+
+def _kill(record: ProcessRecord, patience: Patience) -> How:
+    send_signal(record, signal.SIGKILL)
+    _is_gone_within(record, lambda: patience.killed_s)
+    return "SIGKILL"
 
 
 def _is_gone_within(record: ProcessRecord, limit_s: Callable[[], float]) -> bool:
@@ -98,5 +115,10 @@ def _is_gone_within(record: ProcessRecord, limit_s: Callable[[], float]) -> bool
 
 
 def _left_on(port: int) -> PortHolder | None:
-    """The kernel closes a dead process's port at once; whoever listens now is another process."""
-    return port_holder(port) or PortHolder(None, None) if is_listening(port) else None
+    """Whoever listens still when the dead process's port had time to close is another process."""
+    deadline = time.monotonic() + PORT_LIMIT_S
+    while is_listening(port):
+        if time.monotonic() >= deadline:
+            return port_holder(port) or PortHolder(None, None)
+        time.sleep(POLL_S)
+    return None

@@ -127,6 +127,9 @@ class EngineClient:
             raise EngineGone("the connection was refused", was_reached=False) from error
         except httpx.HTTPError as error:
             raise EngineGone(_said(error), was_reached=True) from error
+        except AttributeError as error:
+            # How httpx says, under uvloop, that the connection was cut between its making and its first use.
+            raise EngineGone("the connection was cut at once", was_reached=False) from error
         raise EngineRefused(_error_answer(response), engine_status=response.status_code)
 
 

@@ -20,7 +20,7 @@ from control.errors import EngineLingers
 from control.home import Home
 from control.identity import created_at_s, live_process, runs_for, verify
 from control.lifecycle import Exit, Wanted
-from control.log_files import last_line, open_log
+from control.log_files import last_lines, open_log
 from control.loopback import ask
 from engine.wire import SHUTDOWN, Launch, ProcessRecord
 
@@ -34,6 +34,9 @@ SECRET_BYTES: Final = 32
 # Exit codes of `python -m engine`; each comes with one sentence on stderr. Trying again would end the same way.
 FINAL_EXIT_CODES: Final = {2: "wrong usage", 4: "the model is refused", 5: "the port is taken"}
 DEVICE_ERROR_EXIT_CODE: Final = 70
+# The end of a traceback, readable in a terminal and on a page.
+NUM_LAST_LINES: Final = 6
+LAST_LINE_LENGTH: Final = 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,10 +182,18 @@ class EngineProcess:
         self._forget()
         return end
 
-    async def stop(self, *, is_forced: Callable[[], bool]) -> Ending:
-        """End it and prove it. When that succeeded, there is no process any more."""
-        assert self.record is not None
-        ending = await asyncio.to_thread(end_process, self.record, ask=self._ask_to_end, is_forced=is_forced)
+    async def stop(self, *, is_forced: Callable[[], bool], is_stuck: bool = False) -> Ending:
+        """End it and prove it. When that succeeded, there is no process any more.
+
+        `is_stuck`: it is not asked, but killed. Raises EngineLingers when it can't be said then that it is ours.
+        """
+        record = self.record
+        assert record is not None
+        if is_stuck and not await asyncio.to_thread(self._is_ours_though_stuck, record):
+            raise self._lingers(record, f"pid {record.pid} is stuck, and does not look like our engine")
+        ending = await asyncio.to_thread(
+            end_process, record, ask=self._ask_to_end, is_forced=is_forced, at_once=is_stuck
+        )
         if ending.is_gone:
             if self._child is not None:
                 self._child.poll()
@@ -193,6 +204,10 @@ class EngineProcess:
         """Let go of the engine, which lives on."""
         if self.client is not None:
             await self.client.aclose()
+
+    def _is_ours_though_stuck(self, record: ProcessRecord) -> bool:
+        """A child that was not reaped keeps its pid; another is known by what it answers, else by its command line."""
+        return self._child is not None or verify(record).is_ours or runs_for(record, self._home.root)
 
     def _ask_to_end(self) -> None:
         if self.record is not None and self._launch is not None and self.client is not None:
@@ -213,17 +228,25 @@ class EngineProcess:
         )
 
     def _exit_of_child(self, pid: int, code: int) -> Exit:
-        said = last_line(self._home.log_file("engine"), since_byte=self._log_began_at)
+        lines = self._last_lines()
+        said = lines[-1].strip() if lines else None
         logger.warning("engine ended pid=%d code=%d", pid, code)
         if code in FINAL_EXIT_CODES:
             return Exit(said or f"The engine did not start: {FINAL_EXIT_CODES[code]}.", is_final=True)
         if code < 0:
-            return Exit(f"The engine (pid {pid}) was killed by {signal.Signals(-code).name}.")
-        if code == DEVICE_ERROR_EXIT_CODE:
-            return Exit(f"The engine (pid {pid}) ended after an error of the device: {said}")
-        if code == 0:
-            return Exit(f"The engine (pid {pid}) ended by itself.")
-        return Exit(f"The engine (pid {pid}) ended with exit code {code}: {said or 'it said nothing'}")
+            reason = f"The engine (pid {pid}) was killed by {signal.Signals(-code).name}."
+        elif code == DEVICE_ERROR_EXIT_CODE:
+            reason = f"The engine (pid {pid}) ended after an error of the device: {said}"
+        elif code == 0:
+            reason = f"The engine (pid {pid}) ended by itself."
+        else:
+            reason = f"The engine (pid {pid}) ended with exit code {code}: {said or 'it said nothing'}"
+        return Exit(reason, last_lines=lines)
+
+    def _last_lines(self) -> tuple[str, ...]:
+        """What this process wrote last, long lines cut."""
+        lines = last_lines(self._home.log_file("engine"), since_byte=self._log_began_at)
+        return tuple(line[:LAST_LINE_LENGTH] for line in lines[-NUM_LAST_LINES:])
 
     def _forget(self) -> None:
         if self.record is not None:
@@ -232,6 +255,15 @@ class EngineProcess:
         self.client = None
         self._child = None
         self._launch = None
+
+
+def secret_lost(record: ProcessRecord | None) -> str:
+    """Why an adopted engine can only be ended, as one sentence."""
+    pid = "?" if record is None else record.pid
+    return (
+        f"An engine of an earlier start (pid {pid}) runs and can't be asked anything, because its secret is lost; "
+        "the next load ends it and starts another."
+    )
 
 
 def _wanted(launch: Launch) -> Wanted:

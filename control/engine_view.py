@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from control.lifecycle import Lifecycle
+from control.load_orders import LoadOrders
 from control.wire import CacheStatus, EngineView
 from engine.wire import ProcessRecord, Status
 
@@ -39,23 +40,28 @@ def engine_view(
     lifecycle: Lifecycle,
     record: ProcessRecord | None,
     newest: NewestStatus,
+    orders: LoadOrders,
     *,
     wanted_model: str | None,
     since_s: float,
     now: float,
 ) -> EngineView:
-    """`since_s` is Unix time. A process that lives and is silent is shown as an error, whatever the state is."""
+    """`since_s` is Unix time. A process that lives and is silent is shown as an error, whatever the state is.
+
+    While a model is downloaded beside a running one, `wanted_model` and `load` are about the download.
+    """
     status, age_s = newest.status, newest.age_s(now=now)
+    load = None if status is None else status.load
     return EngineView(
         state=lifecycle.state,
         pid=None if record is None else record.pid,
         port=None if record is None else record.port,
         model_name=None if lifecycle.wanted is None else lifecycle.wanted.model,
-        wanted_model=wanted_model,
+        wanted_model=wanted_model if orders.fetched is None else orders.fetched.model,
         since_s=since_s,
         restarts=lifecycle.restarts,
-        error=_silence(record, age_s) or lifecycle.error,
-        load=None if status is None else status.load,
+        error=_silence(record, age_s) or lifecycle.error or orders.error,
+        load=load if orders.progress is None else orders.progress,
         model=None if status is None else status.model,
         layout=None if status is None else status.layout,
         self_tests=() if status is None else status.self_tests,

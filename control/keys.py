@@ -1,6 +1,6 @@
-"""The key ring: API keys are created, checked, listed and revoked; a key is seen once and stored as SHA-256.
+"""The key ring: API keys are created, checked, limited and revoked; a key is seen once and stored as SHA-256.
 
-It does not read HTTP headers, and checking a key never touches the database.
+It does not read HTTP headers, nor enforce a limit (`quotas` does), and checking a key never touches the database.
 """
 
 import hashlib
@@ -13,26 +13,31 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 from sqlalchemy import CursorResult, Engine, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from control.errors import KeyNameInvalid, KeyNameTaken, UnknownKey
 from control.metrics.tables import keys
 from control.metrics.writer import Writer
-from control.wire import CreatedKey, KeyView
+from control.wire import CreatedKey, KeyLimits, KeyView, LimitsChange
 from engine.wire import RequestClass
 
 KEY_PREFIX: Final = "sk-splash-"
 NAME_LIMIT: Final = 64
+NO_LIMITS: Final = KeyLimits()
+# Columns of the table, too.
+LIMITS: Final = KeyLimits.__struct_fields__
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An active key, as a request carries it along: who asks, and in which class."""
+    """An active key, as a request carries it along: who asks, in which class, and within which limits."""
 
     id: int
     name: str
     request_class: RequestClass
+    limits: KeyLimits = NO_LIMITS
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +66,15 @@ class KeyRing:
                 found = stored.view
         if found is None:
             return None
-        return Key(id=found.id, name=found.name, request_class=found.request_class)
+        return Key(id=found.id, name=found.name, request_class=found.request_class, limits=found.limits)
 
     def list(self) -> tuple[KeyView, ...]:
         """All of them, the revoked ones too, oldest first."""
         return tuple(stored.view for stored in self._stored)
 
-    async def create(self, name: str, request_class: RequestClass = "interactive") -> CreatedKey:
+    async def create(
+        self, name: str, request_class: RequestClass = "interactive", limits: KeyLimits = NO_LIMITS
+    ) -> CreatedKey:
         """A new key, on disk before it is answered. Raises KeyNameInvalid, KeyNameTaken."""
         name = _valid_name(name)
         key = KEY_PREFIX + secrets.token_urlsafe(32)
@@ -75,14 +82,26 @@ class KeyRing:
         hint = f"{KEY_PREFIX}…{key[-4:]}"
         created_at_s = self._wall()
         statement = insert(keys).values(
-            name=name, request_class=request_class, hint=hint, sha256=digest, created_at_s=created_at_s
+            name=name,
+            request_class=request_class,
+            hint=hint,
+            sha256=digest,
+            created_at_s=created_at_s,
+            **msgspec.structs.asdict(limits),
         )
         try:
             key_id = await self._writer.write(lambda connection: _inserted_id(connection.execute(statement)))
         except IntegrityError as error:
             # The database is the judge: two requests for one name may be on their way at once.
             raise KeyNameTaken(name) from error
-        view = KeyView(id=key_id, name=name, request_class=request_class, hint=hint, created_at_s=created_at_s)
+        view = KeyView(
+            id=key_id,
+            name=name,
+            request_class=request_class,
+            hint=hint,
+            created_at_s=created_at_s,
+            limits=limits,
+        )
         self._stored.append(StoredKey(sha256=digest, view=view))
         return CreatedKey(key=key, view=view)
 
@@ -91,9 +110,21 @@ class KeyRing:
         stored = self._find(key_id)
         if stored.view.revoked_at_s is not None:
             return stored.view
-        view = msgspec.structs.replace(stored.view, revoked_at_s=self._wall())
-        statement = update(keys).where(keys.c.id == key_id).values(revoked_at_s=view.revoked_at_s)
+        return await self._change(key_id, revoked_at_s=self._wall())
+
+    async def limit(self, key_id: int, change: LimitsChange) -> KeyView:
+        """From the next request on. Harmless for a revoked key. Raises UnknownKey."""
+        self._find(key_id)
+        fields = {name: value for name, value in msgspec.structs.asdict(change).items() if value is not UNSET}
+        return await self._change(key_id, **fields) if fields else self._find(key_id).view
+
+    async def _change(self, key_id: int, **columns: Any) -> KeyView:
+        """The columns of a key that is there, on disk and then here."""
+        statement = update(keys).where(keys.c.id == key_id).values(**columns)
         await self._writer.write(lambda connection: connection.execute(statement))
+        # Found only now: another change of the same key may have come between.
+        stored = self._find(key_id)
+        view = _changed(stored.view, columns)
         self._stored[self._stored.index(stored)] = StoredKey(sha256=stored.sha256, view=view)
         return view
 
@@ -112,7 +143,14 @@ def load_keys(engine: Engine, writer: Writer) -> KeyRing:
 
 
 def _stored_key(row: dict[str, Any]) -> StoredKey:
-    return StoredKey(sha256=row.pop("sha256"), view=KeyView(**row))
+    limits = KeyLimits(**{name: row.pop(name) for name in LIMITS})
+    return StoredKey(sha256=row.pop("sha256"), view=KeyView(**row, limits=limits))
+
+
+def _changed(view: KeyView, columns: dict[str, Any]) -> KeyView:
+    limits = {name: value for name, value in columns.items() if name in LIMITS}
+    others = {name: value for name, value in columns.items() if name not in LIMITS}
+    return msgspec.structs.replace(view, **others, limits=msgspec.structs.replace(view.limits, **limits))
 
 
 def _inserted_id(result: CursorResult[Any]) -> int:

@@ -52,10 +52,14 @@ Action = Spawn | Stop
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How the engine ended. `is_final`: it refused what it was asked, so that trying again would not help."""
+    """How the engine ended. `is_final`: it refused what it was asked, so that trying again would not help.
+
+    `last_lines`: what its log ends with, when that says more than `reason`.
+    """
 
     reason: str
     is_final: bool = False
+    last_lines: tuple[str, ...] = ()
 
 
 class Lifecycle:
@@ -157,9 +161,8 @@ class Lifecycle:
         if end.is_final:
             self._move("failed", now)
         elif self._is_hopeless(now):
-            self.error = (
-                f"The engine ended {len(self._failures)} times in a row and is not started again. Last: {end.reason}"
-            )
+            sentence = f"The engine ended {len(self._failures)} times in a row and is not started again."
+            self.error = "\n".join([f"{sentence} Last: {end.reason}", *end.last_lines])
             self._move("failed", now)
         else:
             self.retry_at = now + BACK_OFF_S[min(len(self._failures), len(BACK_OFF_S)) - 1]

@@ -67,6 +67,8 @@ class Life:
         self.ticket = ticket
         self.model = exchange.model
         """The name asked for, until a model answers: then its id."""
+        self.written_for = exchange.model
+        """The model that was to answer when it came: token ids mean something to that one only."""
         self.broken_runs = 0
         """Runs that the engine began and did not end."""
         self.slot: int | None = None

@@ -32,11 +32,15 @@ from control.errors import (
     EngineGone,
     EngineRefused,
     InternalError,
+    KeyLimitReached,
+    ModelChanged,
     NoModel,
+    NoTokenizer,
 )
 from control.fifo import MAXIMUM_CONCURRENCY, Line, Ticket
 from control.keys import Key
 from control.live import Life
+from control.quotas import Entry, Quotas
 from control.refusals import failure, translated
 from control.wire import RequestPhase, RequestRow, Slot, Waiting
 from engine import wire
@@ -58,7 +62,7 @@ NOTICE_CHECK_S: Final = 0.05
 class Relay:
     """`record` takes each row, once per request, and must not block. `first_number` is where numbering goes on.
 
-    `heartbeat_of` says how a dialect's streams are kept alive now: it is a setting.
+    `heartbeat_of` says how a dialect's streams are kept alive now: it is a setting. `quotas` None: they begin at zero.
     """
 
     def __init__(
@@ -68,6 +72,7 @@ class Relay:
         source: EngineSource,
         record: Callable[[RequestRow], None],
         first_number: int = 1,
+        quotas: Quotas | None = None,
         heartbeat_of: Callable[[str], HeartbeatMode] = default_heartbeat,
         heartbeat_s: float = HEARTBEAT_S,
         grace_s: float = GRACE_S,
@@ -80,6 +85,7 @@ class Relay:
         self._source = source
         self._record = record
         self._numbers = count(first_number)
+        self._quotas = quotas or Quotas()
         self._heartbeat_of = heartbeat_of
         self._heartbeat_s = heartbeat_s
         self._grace_s = grace_s
@@ -89,27 +95,57 @@ class Relay:
         self._wall = wall
         self._lives: dict[str, Life] = {}
 
-    async def serve(self, exchange: Exchange, key: Key, delivery: Delivery, *, answer_of: AnswerOf) -> None:
-        """From here to the last byte. Cancel it when the client is gone."""
+    async def serve(
+        self,
+        exchange: Exchange,
+        key: Key,
+        delivery: Delivery,
+        *,
+        answer_of: AnswerOf,
+        request_class: wire.RequestClass | None = None,
+    ) -> None:
+        """From here to the last byte. Cancel it when the client is gone.
+
+        `request_class` is that of the name that was asked for; it can make a request batch, and no key interactive.
+        """
+        entry: Entry | None = None
         life = Life(
             exchange,
             number=next(self._numbers),
             key=key.name,
-            ticket=Ticket(exchange.generate.id, key.request_class),
+            ticket=Ticket(exchange.generate.id, "batch" if request_class == "batch" else key.request_class),
             now=self._monotonic(),
             started_wall_s=self._wall(),
             heartbeat=self._heartbeat_of(exchange.dialect),
         )
         try:
+            entry = self._quotas.enter(key)
             await self._live(life, delivery)
+        except KeyLimitReached as refusal:
+            life.error = refusal
         except asyncio.CancelledError:
             life.is_client_gone = True
             raise
         finally:
-            self._leave(life)
+            self._leave(life, entry)
         if life.error is not None:
             error = life.error
             await delivery.fail(answer=lambda: answer_of(error), frames=lambda: life.encoder.error(error))
+
+    async def count(self, prompt: wire.Prompt) -> int:
+        """Tokens of a prompt that nobody wants an answer to, however long it is. Raises NoTokenizer, InvalidRequest."""
+        engine = self._source.engine
+        if engine is None:
+            raise NoTokenizer
+        try:
+            return (await engine.count(prompt)).prompt_tokens
+        except EngineGone as error:
+            raise NoTokenizer from error
+        except EngineRefused as error:
+            reason = translated(error.answer, lambda field: field.removeprefix("prompt."))
+            if isinstance(reason, ContextTooLong):
+                return reason.prompt_tokens
+            raise NoTokenizer if isinstance(reason, EngineGone) else reason from error
 
     def cancel(self, request_id: str) -> bool:
         """By a person: the client gets a typed error. False when there is no such request."""
@@ -185,7 +221,9 @@ class Relay:
         if self._source.availability == "none":
             raise NoModel
         self._line.check_room()
-        life.expect(self._model_that_comes(life))
+        coming = self._model_that_comes(life)
+        life.written_for = coming if self._source.model is None else self._source.model.id
+        life.expect(coming)
         await self._count(life)
         self._line.join(life.ticket)
         self._lives[life.id] = life
@@ -241,7 +279,10 @@ class Relay:
     async def _generate(self, life: Life, engine: EngineClient | None, delivery: Delivery) -> None:
         if engine is None:
             raise EngineGone("it is not ready", was_reached=False)
-        life.runs_on(self._model_that_comes(life))
+        model = self._model_that_comes(life)
+        if life.exchange.generate.prompt.tokens is not None and model != life.written_for:
+            raise ModelChanged(wanted=life.written_for, loaded=model)
+        life.runs_on(model)
         try:
             async with engine.generate(_request(life)) as generation:
                 async for events in generation:
@@ -262,10 +303,13 @@ class Relay:
         taken = {life.slot for life in self._lives.values()}
         return next(slot for slot in range(MAXIMUM_CONCURRENCY) if slot not in taken)
 
-    def _leave(self, life: Life) -> None:
+    def _leave(self, life: Life, entry: Entry | None) -> None:
         self._lives.pop(life.id, None)
         self._line.leave(life.ticket)
         row = life.as_row(self._monotonic())
+        if entry is not None:
+            tokens = row.prompt_tokens + row.completion_tokens
+            self._quotas.leave(entry, tokens=tokens, was_rejected=row.outcome == "rejected")
         self._record(row)
         logger.info(
             "request %s id=%s number=%d key=%r dialect=%s model=%s error=%s ttft_ms=%s total_ms=%.0f prompt=%d out=%d",

@@ -11,9 +11,8 @@ from collections.abc import Callable
 from typing import Final
 
 from control.command_errors import HomeUnusable
-from control.ending import Ending
 from control.engine_client import EngineClient
-from control.engine_process import INTRODUCTION_LIMIT_S, EngineProcess
+from control.engine_process import INTRODUCTION_LIMIT_S, EngineProcess, secret_lost
 from control.engine_questions import EngineQuestions
 from control.engine_view import NewestStatus, engine_view
 from control.errors import (
@@ -30,8 +29,11 @@ from control.errors import (
 )
 from control.fifo import Line
 from control.lifecycle import Action, Exit, Gate, Lifecycle, Spawn, Stop, Wanted
-from control.load_settings import complaint, completed
+from control.load_orders import NOTICE_S, LoadOrders
+from control.load_settings import complaint
 from control.remembered import RememberedLoads
+from control.repeating import repeat
+from control.wedge import USUAL_LIMITS, WedgeLimits, WedgeWatch
 from control.wire import Accepted, CacheCleared, EngineView, LoadRequest
 from engine import wire
 
@@ -52,6 +54,8 @@ class Supervisor:
         *,
         remembered: RememberedLoads,
         questions: EngineQuestions,
+        fetch_notice_s: float = NOTICE_S,
+        wedge_limits: WedgeLimits = USUAL_LIMITS,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self.engine: EngineClient | None = None
@@ -64,6 +68,8 @@ class Supervisor:
         self._line = line
         self._remembered = remembered
         self._questions = questions
+        self._orders = LoadOrders(remembered, questions, notice_s=fetch_notice_s)
+        self._wedge = WedgeWatch(wedge_limits)
         self._now = monotonic
         self._lifecycle = Lifecycle(now=monotonic())
         self._since_s = time.time()
@@ -76,7 +82,10 @@ class Supervisor:
 
     @property
     def availability(self) -> Gate:
-        return "none" if self.is_quitting or self._is_leaving else self._lifecycle.gate
+        if self.is_quitting or self._is_leaving:
+            return "none"
+        # An engine that is ending takes nobody any more, even when its state has not followed yet.
+        return "held" if self._lifecycle.gate == "ready" and self._ending is not None else self._lifecycle.gate
 
     @property
     def wanted_model(self) -> str | None:
@@ -88,24 +97,35 @@ class Supervisor:
     async def load(self, request: LoadRequest) -> Accepted:
         """Raises OrderInvalid for a setting that can't be, and Quitting.
 
-        Raises ModelRefused for a model that would not load, while others run or wait for one that does.
+        Raises ModelRefused for a model that would not load, while others run or wait for one that does. A model that
+        is not on this machine is downloaded first, and what runs goes on meanwhile.
         """
         wrong = complaint(request)
         if wrong is not None:
             raise OrderInvalid(wrong)
         await self._adopt_first()
-        wanted = self._complete(request)
-        if self._lifecycle.gate != "none" and wanted != self._lifecycle.wanted:
-            await self._questions.check(wanted)
+        wanted = self._orders.complete(request, self._lifecycle)
+        if self._lifecycle.gate == "none" or wanted == self._lifecycle.wanted:
+            self._orders.call_off()
+        elif not await self._orders.prepare(wanted, self._load_prepared):
+            self._require_not_quitting()
+            return self._accepted(f"{wanted.model} is being downloaded; it is loaded when it is here.")
         self._require_not_quitting()
-        self._carry_out(self._lifecycle.load(wanted, now=self._now()))
+        self._load_prepared(wanted)
         return self._accepted(f"{wanted.model} is {'ready' if self._lifecycle.state == 'ready' else 'on its way'}.")
 
     async def restart(self) -> Accepted:
-        """Stop the engine gracefully and load the same model, else the last one. Raises Quitting."""
+        """Stop the engine gracefully and load the same model, else the last one. Raises Quitting.
+
+        Raises ModelRefused when what runs could not be loaded again.
+        """
         await self._adopt_first()
         self._require_not_quitting()
-        wanted = self._lifecycle.wanted or self._complete(LoadRequest())
+        self._orders.call_off()
+        wanted = self._lifecycle.wanted or self._orders.complete(LoadRequest(), self._lifecycle)
+        if self._lifecycle.state == "ready":
+            await self._questions.find(wanted)
+            self._require_not_quitting()
         self._carry_out(self._lifecycle.load(wanted, now=self._now(), again=True))
         return self._accepted("The engine is being restarted.")
 
@@ -122,6 +142,7 @@ class Supervisor:
 
     def unload(self, *, force: bool) -> Accepted:
         answer = self._accepted("The model is being unloaded.")
+        self._orders.call_off()
         if force:
             self._is_forced = True
             self._line.cut_running(EngineStopped())
@@ -148,7 +169,7 @@ class Supervisor:
         if adopted is None:
             return
         if adopted.wanted is None:
-            self._lifecycle.left_over(_secret_lost(self._process), now=self._now())
+            self._lifecycle.left_over(secret_lost(self._process.record), now=self._now())
         else:
             self._lifecycle.adopted(adopted.wanted, now=self._now())
         self._settle()
@@ -156,8 +177,8 @@ class Supervisor:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._watch())
-            tasks.create_task(self._poll_status())
+            tasks.create_task(repeat("watching the engine", self._watch, every_s=lambda: LOOK_EVERY_S))
+            tasks.create_task(repeat("asking the engine for its status", self.refresh, every_s=self._status_every_s))
 
     def leave(self) -> None:
         """Control is about to end: nobody is let in any more, and those that wait are told."""
@@ -166,6 +187,7 @@ class Supervisor:
 
     async def release(self) -> None:
         """Control ends and the engine lives on."""
+        await self._orders.aclose()
         if self._ending is not None:
             await self._ending
         await self._process.aclose()
@@ -175,6 +197,7 @@ class Supervisor:
             self._lifecycle,
             self._process.record,
             self._newest,
+            self._orders,
             wanted_model=self.wanted_model,
             since_s=self._since_s,
             now=self._now(),
@@ -194,7 +217,7 @@ class Supervisor:
             self._carry_out(self._lifecycle.drained(now=self._now()))
 
     async def refresh(self) -> None:
-        """Ask the engine for its status, once; it becomes ready by its answer."""
+        """Ask the engine for its status, once; it becomes ready by its answer, and is ended when it is stuck."""
         client = self._process.client
         if client is None or self._ending is not None:
             return
@@ -202,11 +225,16 @@ class Supervisor:
             status = await client.status()
         except (EngineGone, EngineRefused) as error:
             logger.debug("status not answered reason=%s", error)
-            return
+            status = None
         if client is not self._process.client or self._ending is not None:
+            return
+        if status is None:
+            is_loading = self._lifecycle.state == "loading"
+            self._end_if_stuck(self._wedge.unanswered(is_loading=is_loading, now=self._now()))
             return
         self._newest.answered(status, now=self._now())
         self.on_status(status)
+        self._end_if_stuck(self._wedge.answered(status, num_sent=len(self._line.running), now=self._now()))
         if status.state == "failed":
             self._end(status.error or "The engine says that it failed.")
         elif status.ready and self._lifecycle.state == "loading":
@@ -215,23 +243,12 @@ class Supervisor:
     # --- Machinery ---
 
     async def _watch(self) -> None:
-        while True:
-            try:
-                self.look()
-                if self._process.is_running and self._ending is None:
-                    await self._process.introduce()
-            except Exception:
-                logger.exception("watching the engine failed")
-            await asyncio.sleep(LOOK_EVERY_S)
+        self.look()
+        if self._process.is_running and self._ending is None:
+            await self._process.introduce()
 
-    async def _poll_status(self) -> None:
-        while True:
-            try:
-                await self.refresh()
-            except Exception:
-                logger.exception("asking the engine for its status failed")
-            is_loading = self._lifecycle.state == "loading"
-            await asyncio.sleep(STATUS_EVERY_WHILE_LOADING_S if is_loading else STATUS_EVERY_S)
+    def _status_every_s(self) -> float:
+        return STATUS_EVERY_WHILE_LOADING_S if self._lifecycle.state == "loading" else STATUS_EVERY_S
 
     async def _became_ready(self) -> None:
         self._lifecycle.became_ready(now=self._now())
@@ -249,7 +266,6 @@ class Supervisor:
         self._settle()
 
     def _spawn(self, wanted: Wanted) -> None:
-        self._newest.forget()
         self._is_forced = False
         try:
             self._process.spawn(wanted)
@@ -258,31 +274,45 @@ class Supervisor:
         except OSError as error:
             self._ended(Exit(f"The engine can't be started: {error}.", is_final=True))
 
-    def _end(self, failure: str | None) -> None:
+    def _end_if_stuck(self, verdict: str | None) -> None:
+        if verdict is not None and self._lifecycle.state in ("loading", "ready", "draining"):
+            logger.error("engine is stuck state=%s reason=%s", self._lifecycle.state, verdict)
+            self._end(verdict, is_stuck=True)
+
+    def _end(self, failure: str | None, *, is_stuck: bool = False) -> None:
         """Stop the process; `failure` says why when nobody asked for it."""
         if self._ending is None:
-            self._ending = asyncio.create_task(self._end_and_prove(failure))
-
-    async def _end_and_prove(self, failure: str | None) -> None:
-        """Exactly one runs at a time, and nobody else polls the process meanwhile."""
-        try:
-            ending = await self._process.stop(is_forced=lambda: self._is_forced) if self._process.is_running else None
-        except OSError as error:
-            self._ending = None
-            self._lifecycle.left_over(f"The engine can't be ended: {error}.", now=self._now())
+            self._ending = asyncio.create_task(self._end_and_prove(failure, is_stuck=is_stuck))
             self._settle()
-            return
+
+    async def _end_and_prove(self, failure: str | None, *, is_stuck: bool) -> None:
+        """Exactly one runs at a time, and nobody else polls the process meanwhile."""
+        ending, shortcoming = None, None
+        try:
+            if self._process.is_running:
+                ending = await self._process.stop(is_forced=lambda: self._is_forced, is_stuck=is_stuck)
+        except OSError as error:
+            shortcoming = f"The engine can't be ended: {error}."
+        except EngineLingers as error:
+            shortcoming = str(error)
         finally:
             self._ending = None
-        if ending is None or ending.is_proven:
+        if ending is not None and not ending.is_proven:
+            shortcoming = ending.shortcoming(self._process.record)
+        if shortcoming is None:
             self._ended(Exit(failure or "The engine was stopped."))
         else:
-            self._lifecycle.left_over(_left(ending, self._process), now=self._now())
+            self._lifecycle.left_over(shortcoming, now=self._now())
             self._settle()
+
+    def _load_prepared(self, wanted: Wanted) -> None:
+        if not self.is_quitting:
+            self._carry_out(self._lifecycle.load(wanted, now=self._now()))
 
     def _ended(self, end: Exit) -> None:
         logger.info("engine gone state=%s reason=%s", self._lifecycle.state, end.reason)
         self._newest.forget()
+        self._wedge.forget()
         self._carry_out(self._lifecycle.exited(end, now=self._now()))
 
     def _settle(self) -> None:
@@ -291,7 +321,8 @@ class Supervisor:
             logger.info("engine state from=%s to=%s", self._shown_state, self._lifecycle.state)
             self._shown_state = self._lifecycle.state
             self._since_s = time.time()
-        self.engine = self._process.client if self._lifecycle.state == "ready" else None
+        is_ready = self._lifecycle.state == "ready" and self._ending is None
+        self.engine = self._process.client if is_ready else None
         status = self._newest.status
         if self.engine is not None and status is not None and status.model is not None:
             self.model = status.model
@@ -303,14 +334,6 @@ class Supervisor:
             self._line.turn_away_waiting(self._why_nobody_comes())
         if self.is_quitting and not self._process.is_running and self._ending is None:
             self.finished.set()
-
-    def _complete(self, request: LoadRequest) -> Wanted:
-        # A model that failed is not asked for again by somebody who names none.
-        is_failed = self._lifecycle.state == "failed"
-        running = None if is_failed else self._lifecycle.coming or self._lifecycle.wanted
-        model = request.model or (running.model if running is not None else self._remembered.last_model)
-        is_running = running is not None and running.model == model
-        return completed(request, running if running is not None and is_running else self._remembered.last(model))
 
     async def _adopt_first(self) -> None:
         """One that could not be adopted at the start may be by now, and a new one could not start beside it."""
@@ -332,18 +355,3 @@ class Supervisor:
 
 def _nobody_listens(status: wire.Status) -> None:
     """Until the gateway is there."""
-
-
-def _secret_lost(process: EngineProcess) -> str:
-    pid = "?" if process.record is None else process.record.pid
-    return (
-        f"An engine of an earlier start (pid {pid}) runs and can't be asked anything, because its secret is lost; "
-        "the next load ends it and starts another."
-    )
-
-
-def _left(ending: Ending, process: EngineProcess) -> str:
-    pid = "?" if process.record is None else process.record.pid
-    if not ending.is_gone:
-        return f"The engine (pid {pid}) did not end within {ending.seconds:.0f} s, not even by SIGKILL."
-    return f"The engine ended, but its port is held by {ending.port_holder}."

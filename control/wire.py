@@ -4,7 +4,9 @@ It holds no behaviour: it imports the standard library, msgspec and `engine.wire
 Every path but HEALTHZ needs `Authorization: Bearer <SPLASH_HOME/secrets/admin>`.
 """
 
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
+
+from msgspec import UNSET, Meta, UnsetType
 
 from engine.wire import (
     CacheCleared,
@@ -48,6 +50,9 @@ UNLOAD: Final = "/engine/unload"
 RESTART: Final = "/engine/restart"
 CACHE_CLEAR: Final = "/engine/cache/clear"
 CONCURRENCY: Final = "/settings/concurrency"
+ALIASES: Final = "/settings/aliases"
+HEARTBEATS: Final = "/settings/heartbeats"
+METRICS: Final = "/metrics"
 REQUESTS: Final = "/requests"
 CANCEL: Final = "/requests/{id}/cancel"
 KEYS: Final = "/keys"
@@ -110,6 +115,32 @@ class UnloadRequest(Frozen, frozen=True):
 
 class ConcurrencyRequest(Frozen, frozen=True):
     concurrency: int
+
+
+class Alias(Frozen, frozen=True, omit_defaults=False):
+    """A name that stands for the loaded model; `*` in it is any text. `request_class` None: that of the key."""
+
+    name: str
+    request_class: RequestClass | None = None
+
+
+class AliasList(Frozen, frozen=True, omit_defaults=False):
+    """GET and PUT /settings/aliases: all of them; PUT replaces them."""
+
+    aliases: tuple[Alias, ...]
+
+
+class HeartbeatModes(Frozen, frozen=True):
+    """PUT /settings/heartbeats: a mode by dialect; a dialect that is left out stays as it is."""
+
+    modes: dict[str, str]
+
+
+class HeartbeatSettings(Frozen, frozen=True, omit_defaults=False):
+    """GET and PUT /settings/heartbeats: what is in force, and what each dialect can have, the default first."""
+
+    modes: dict[str, str]
+    choices: dict[str, tuple[str, ...]]
 
 
 class QuitRequest(Frozen, frozen=True):
@@ -251,9 +282,38 @@ class RequestList(Frozen, frozen=True, omit_defaults=False):
     requests: tuple[RequestRow, ...]
 
 
+# SQLite keeps 64 bits; nobody means more than this.
+Limit = Annotated[int, Meta(ge=1, le=10**15)]
+
+
+class KeyLimits(Frozen, frozen=True, omit_defaults=False):
+    """None: no such limit. A day is this machine's; tokens are prompt and completion together."""
+
+    max_in_flight: Limit | None = None
+    requests_per_day: Limit | None = None
+    tokens_per_day: Limit | None = None
+
+
+class LimitsChange(Frozen, frozen=True):
+    """PATCH /keys/{id}: what is left out stays; null takes the limit away."""
+
+    max_in_flight: Limit | UnsetType | None = UNSET
+    requests_per_day: Limit | UnsetType | None = UNSET
+    tokens_per_day: Limit | UnsetType | None = UNSET
+
+
+class KeyUsage(Frozen, frozen=True, omit_defaults=False):
+    """Since local midnight, without what was turned away; `tokens` of requests that ended. `in_flight` is of now."""
+
+    requests: int = 0
+    tokens: int = 0
+    in_flight: int = 0
+
+
 class NewKey(Frozen, frozen=True):
     name: str
     request_class: RequestClass = "interactive"
+    limits: KeyLimits = KeyLimits()
 
 
 class KeyView(Frozen, frozen=True, omit_defaults=False):
@@ -265,6 +325,8 @@ class KeyView(Frozen, frozen=True, omit_defaults=False):
     hint: str
     created_at_s: float
     revoked_at_s: float | None = None
+    limits: KeyLimits = KeyLimits()
+    today: KeyUsage = KeyUsage()
 
 
 class CreatedKey(Frozen, frozen=True, omit_defaults=False):

@@ -1,4 +1,4 @@
-"""The engine's command line: `serve` (the default), `plan` and `models`, and the exit codes that control reads.
+"""The engine's command line: `serve` (the default), `plan`, `models` and `fetch`; the exit codes that control reads.
 
 It does none of the work. A refusal is one sentence, the last line on stderr.
 """
@@ -10,6 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import platformdirs
 
 from engine.errors import DeviceFailed, EngineError, PortTaken, Refused
@@ -24,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _plan(parsed)
         elif parsed.command == "models":
             _models(parsed)
+        elif parsed.command == "fetch":
+            _fetch(parsed)
         else:
             _serve(parsed)
     except EngineError as error:
@@ -46,6 +49,8 @@ def _parser() -> argparse.ArgumentParser:
     plan.add_argument("--context", type=int, metavar="TOKENS")
     plan.add_argument("--budget", type=_size, metavar="SIZE", help="memory for contexts: bytes, or 12GiB")
     plan.add_argument("--kv-bits", type=int, choices=(8, 4), help="quantise keys and values")
+    fetch = commands.add_parser("fetch", parents=[home], help="download a model; progress is JSON, one object a line")
+    fetch.add_argument("--model", required=True, help="a hub id")
     models = commands.add_parser("models", parents=[home, as_json], help="list the models on this machine")
     models.add_argument("--folder", type=Path, action="append", default=[], help="look here too; may be repeated")
     return parser
@@ -89,6 +94,19 @@ def _models(parsed: argparse.Namespace) -> None:
 
     report = list_models(parsed.home, [folder.expanduser().absolute() for folder in parsed.folder])
     print(report.as_json() if parsed.json else report.as_text())
+
+
+def _fetch(parsed: argparse.Namespace) -> None:
+    from engine.model.library import resolve
+    from engine.wire import LoadProgress
+
+    def tell(bytes_done: int, bytes_total: int) -> None:
+        progress = LoadProgress(bytes_read=bytes_done, bytes_total=bytes_total)
+        # One write, so that lines of several threads stay whole.
+        sys.stdout.write(msgspec.json.encode(progress).decode() + "\n")
+        sys.stdout.flush()
+
+    resolve(parsed.model, parsed.home, on_progress=tell)
 
 
 def _with_default(arguments: Sequence[str]) -> list[str]:

@@ -44,14 +44,36 @@ class AdminClient:
     def keys(self) -> tuple[wire.KeyView, ...]:
         return self._ask("GET", wire.KEYS, wire.KeyList).keys
 
-    def new_key(self, name: str, request_class: wire.RequestClass) -> wire.CreatedKey:
-        return self._ask("POST", wire.KEYS, wire.CreatedKey, wire.NewKey(name=name, request_class=request_class))
+    def new_key(
+        self, name: str, request_class: wire.RequestClass, limits: wire.KeyLimits | None = None
+    ) -> wire.CreatedKey:
+        order = wire.NewKey(name=name, request_class=request_class, limits=limits or wire.KeyLimits())
+        return self._ask("POST", wire.KEYS, wire.CreatedKey, order)
+
+    def limit_key(self, key_id: int, change: wire.LimitsChange) -> wire.KeyView:
+        return self._ask("PATCH", wire.KEY.format(id=key_id), wire.KeyView, change)
 
     def revoke_key(self, key_id: int) -> wire.KeyView:
         return self._ask("DELETE", wire.KEY.format(id=key_id), wire.KeyView)
 
     def models(self) -> tuple[wire.ModelOnDisk, ...]:
         return self._ask("GET", wire.MODELS, wire.ModelList).models
+
+    def set_concurrency(self, concurrency: int) -> None:
+        order = wire.ConcurrencyRequest(concurrency=concurrency)
+        self._ask("POST", wire.CONCURRENCY, wire.ConcurrencyRequest, order)
+
+    def aliases(self) -> tuple[wire.Alias, ...]:
+        return self._ask("GET", wire.ALIASES, wire.AliasList).aliases
+
+    def set_aliases(self, aliases: tuple[wire.Alias, ...]) -> None:
+        self._ask("PUT", wire.ALIASES, wire.AliasList, wire.AliasList(aliases=aliases))
+
+    def heartbeats(self) -> wire.HeartbeatSettings:
+        return self._ask("GET", wire.HEARTBEATS, wire.HeartbeatSettings)
+
+    def set_heartbeat(self, dialect: str, mode: str) -> None:
+        self._ask("PUT", wire.HEARTBEATS, wire.HeartbeatSettings, wire.HeartbeatModes(modes={dialect: mode}))
 
     def login_link(self, *, valid_s: float) -> wire.LoginLink:
         return self._ask("POST", wire.LOGIN_LINKS, wire.LoginLink, wire.NewLoginLink(valid_s=valid_s))

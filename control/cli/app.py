@@ -4,30 +4,36 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not running. What went wrong is o
 """
 
 import logging
+import os
 import sys
+from importlib.metadata import version
 from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
+from control.cli.aliases import aliases
 from control.cli.cache import cache
 from control.cli.keys import keys
 from control.cli.load_options import Budget, Context, DecodeShare, Given, KvBits, MaxGapMs, load_request
 from control.cli.places import AsJson, running_control, this_place
+from control.cli.settings import settings
 from control.command_errors import CommandFailed, StartFailed
+from control.config import Settings
 
 FAILED: Final = 1
 NOT_RUNNING: Final = 3
 
 app = typer.Typer(
     name="splash",
-    help="An inference server that a big machine runs all day for coding agents.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 app.add_typer(keys, name="keys")
 app.add_typer(cache, name="cache")
+app.add_typer(aliases, name="aliases")
+app.add_typer(settings, name="settings")
 
 Model = Annotated[str | None, typer.Argument(help="A folder, a model's name, or `demo`. Without it: the last one.")]
 Force = Annotated[bool, typer.Option("--force", help="Do not wait for running requests: cut them.")]
@@ -44,6 +50,21 @@ def main() -> None:
         sys.exit(error.exit_code)
 
 
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        typer.echo(f"splash {version('splash-server')}")
+        raise typer.Exit
+
+
+@app.callback()
+def splash(
+    _version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_print_version)
+    ] = False,
+) -> None:
+    """An inference server that a big machine runs all day for coding agents."""
+
+
 @app.command()
 def up(
     model: Model = None,
@@ -58,17 +79,18 @@ def up(
 ) -> None:
     """Start Splash, load a model, and wait until it is ready. Harmless when it runs already."""
     from control.cli.load_progress import LoadProgressLine
-    from control.cli.up import Order, console_hint, greeting
+    from control.cli.up import Order, console_hint, greeting, made_home
     from control.cli.up import up as bring_up
 
-    place = this_place()
     asked = load_request(model, Given(context, budget, kv_bits, max_gap_ms, decode_share))
+    settings = Settings.from_env(os.environ)
+    home = made_home(settings)
     order = Order(asked, opens_browser=not no_open, engine_command=engine_command)
     try:
         with LoadProgressLine() as line:
-            ready = bring_up(place.settings, place.home, order, line.show)
+            ready = bring_up(settings, home, order, line.show)
     except StartFailed as error:
-        raise type(error)(f"{error}{console_hint(place.settings, place.home)}") from error
+        raise type(error)(f"{error}{console_hint(settings, home)}") from error
     typer.echo(_json(ready.addresses) if as_json else greeting(ready))
 
 
@@ -107,7 +129,11 @@ def quit_command(force: Force = False) -> None:
     """Stop everything: the model first, then the gateway, then the console."""
     from control.cli.quit import quit_splash
 
-    left = quit_splash(this_place().home, force=force, show=lambda text: typer.echo(text, err=True))
+    try:
+        left = quit_splash(this_place().home, force=force, show=lambda text: typer.echo(text, err=True))
+    except KeyboardInterrupt:
+        typer.echo("The model and the gateway go on quitting; `splash quit` ends the console, too.", err=True)
+        raise typer.Exit(FAILED) from None
     for each in left:
         typer.echo(f"{each.name} is still there: {each.reason}.", err=True)
     if left:

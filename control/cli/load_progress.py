@@ -45,7 +45,13 @@ class LoadProgressLine:
         name = engine.wanted_model or "model"
         self._bar.update(
             self._task,
-            description=f"{engine.state} {name}",
+            description=f"{_what_happens(engine)} {name}",
             total=total,
             completed=0 if load is None else load.bytes_read,
         )
+
+
+def _what_happens(engine: EngineView) -> str:
+    """A model that is on its way while nothing makes way for it yet is being downloaded."""
+    is_downloading = engine.state in ("ready", "unloaded") and engine.wanted_model != engine.model_name
+    return "downloading" if is_downloading else engine.state

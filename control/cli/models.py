@@ -1,21 +1,25 @@
 """`splash models`: what the engine's program finds on this machine; it works when nothing runs.
 
+A table where there is room for one, else a few lines a model: a name is what `splash load` takes, and never shortened.
 It knows no model folder itself.
 """
 
 import asyncio
+from typing import Final
 
 import msgspec
 import typer
 
 from control.cli.places import Place
 from control.cli.processes import python_module
-from control.cli.tables import print_table
+from control.cli.tables import has_room, print_table, printable
 from control.command_errors import StartFailed
 from control.engine_questions import EngineQuestions
 from control.errors import ModelRefused
+from control.wire import ModelOnDisk
 
-GIB = 1024**3
+GIB: Final = 1024**3
+COLUMNS: Final = ("name", "architecture", "quantisation", "GiB", "context", "fits", "where")
 
 
 def print_models(place: Place, *, as_json: bool) -> None:
@@ -27,18 +31,23 @@ def print_models(place: Place, *, as_json: bool) -> None:
     if as_json:
         typer.echo(msgspec.json.encode({"models": found}).decode())
         return
-    print_table(
-        ("name", "architecture", "quantisation", "GiB", "context", "fits", "where"),
-        (
-            (
-                f"{model.name} (random weights)" if model.is_demo else model.name,
-                model.architecture,
-                model.quantization or "none",
-                f"{model.weights_bytes / GIB:.2f}",
-                str(model.native_context_tokens),
-                "yes" if model.fits else "no",
-                model.path,
-            )
-            for model in found
-        ),
+    rows = [_row(model) for model in found]
+    if has_room(COLUMNS, rows):
+        print_table(COLUMNS, rows)
+        return
+    for model, (name, *rest) in zip(found, rows, strict=True):
+        typer.echo(printable(name))
+        facts = [f"{label} {text}" for label, text in zip(COLUMNS[1:-1], rest[:-1], strict=True)]
+        typer.echo(f"    {printable(', '.join(facts))}\n    {printable(model.path)}")
+
+
+def _row(model: ModelOnDisk) -> tuple[str, ...]:
+    return (
+        f"{model.name} (random weights)" if model.is_demo else model.name,
+        model.architecture,
+        model.quantization or "none",
+        f"{model.weights_bytes / GIB:.2f}",
+        f"{model.native_context_tokens:,}",
+        "yes" if model.fits else "no",
+        model.path,
     )

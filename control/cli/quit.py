@@ -1,9 +1,12 @@
 """`splash quit`: engine, then control, then the console; each proven gone. Works when control is dead, too.
 
+It waits for running requests for as long as they take, and says so; then everything is gone, by this one command.
+
 It ends verified processes only. `--force` also ends those of ours that hang: pid, start time and command line are
 right, and the port is theirs or closed, but nobody answers.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -15,13 +18,16 @@ from control.ending import FORCED, Ending, Patience, end_process
 from control.home import PROCESS_NAMES, Home, LockHolder, ProcessName
 from control.identity import live_process, runs_for
 from control.loopback import ask
-from engine.wire import SHUTDOWN
+from engine.wire import SHUTDOWN, ProcessRecord
 
 ENGINE_LIMIT_S: Final = 30.0
 CONTROL_LIMIT_S: Final = 15.0
 SHUTDOWN_TIMEOUT_S: Final = 2.0
 RECORD_LIMIT_S: Final = 5.0
 SETTLE_LIMIT_S: Final = 5.0
+LOOK_EVERY_S: Final = 0.25
+# How often a person who waits is told that it still goes on.
+REMIND_EVERY_S: Final = 30.0
 ORDER: Final[tuple[ProcessName, ...]] = ("engine", "control", "webui")
 
 
@@ -78,7 +84,8 @@ def _quit_by_control(home: Home, control: Found, *, force: bool, show: Callable[
     except (NotAnswering, NotRunning, OrderRefused):
         return ()
     if accepted.running and not force:
-        show(f"Waiting for {_requests(accepted.running)} to finish.")
+        show(f"Waiting for {_requests(accepted.running)} to finish; `splash quit --force` does not wait.")
+        _wait_for_requests(client, record, show)
     # It ends when the engine is proven gone, and not before; it may also die on the way.
     is_gone = wait_for(lambda: live_process(record) is None, ENGINE_LIMIT_S)
     if is_gone:
@@ -88,6 +95,26 @@ def _quit_by_control(home: Home, control: Found, *, force: bool, show: Callable[
         return (Left("engine", reason),)
     wait_for(lambda: live_process(record) is None, CONTROL_LIMIT_S)
     return ()
+
+
+def _wait_for_requests(client: AdminClient, record: ProcessRecord, show: Callable[[str], None]) -> None:
+    """Until none runs any more, or nothing can be asked about them: by then control has ended, or ends soon."""
+    shown_at, num_shown = time.monotonic(), None
+    while live_process(record) is not None:
+        try:
+            overview = client.overview()
+        except CommandFailed:
+            return
+        running = [slot for slot in overview.slots if slot is not None]
+        if not running or overview.engine.state != "draining":
+            return
+        is_told = num_shown in (None, len(running)) and time.monotonic() - shown_at < REMIND_EVERY_S
+        if not is_told:
+            num_tokens = sum(slot.output_tokens for slot in running)
+            show(f"Still waiting for {_requests(len(running))}, with {num_tokens:,} tokens written so far.")
+            shown_at = time.monotonic()
+        num_shown = len(running)
+        time.sleep(LOOK_EVERY_S)
 
 
 def _why_engine_is_left(client: AdminClient) -> str | None:
@@ -100,9 +127,6 @@ def _why_engine_is_left(client: AdminClient) -> str | None:
         return f"control does not say within {ENGINE_LIMIT_S:.0f} s what became of it"
     if overview.engine.pid is None:
         return None
-    if overview.engine.state == "draining":
-        num_running = sum(slot is not None for slot in overview.slots)
-        return f"it still works on {_requests(num_running)} after {ENGINE_LIMIT_S:.0f} s, and ends when that is done"
     return overview.engine.error or f"it is {overview.engine.state} after {ENGINE_LIMIT_S:.0f} s"
 
 

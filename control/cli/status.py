@@ -9,11 +9,11 @@ from typing import Any, Final
 from control.cli.admin_client import AdminClient
 from control.cli.processes import Found, find
 from control.cli.sizes import size_text
-from control.cli.tables import print_table
+from control.cli.tables import print_facts, print_table
 from control.command_errors import CommandFailed
 from control.home import PROCESS_NAMES, Home
 from control.identity import resident_bytes
-from control.wire import CacheStatus, Overview
+from control.wire import CacheStatus, EngineView, Overview
 
 MIB: Final = 1024**2
 STATE_BY_VERDICT: Final = {
@@ -40,7 +40,7 @@ def status(home: Home) -> Report:
     control, engine = found["control"].record, report["engine"]
     if found["control"].is_ours and control is not None:
         report["control"] |= {"port": control.ports.get("api", control.port), "admin_port": control.port}
-    engine["model"] = None
+    engine |= {"model": None, "settings": None, "cache": None}
     if overview is not None:
         report["control"] |= {"api": overview.api_base, "quitting": overview.quitting}
         _add_engine(engine, overview)
@@ -48,30 +48,48 @@ def status(home: Home) -> Report:
 
 
 def table(report: Report) -> None:
-    print_table(
-        ("process", "state", "pid", "port", "memory", ""), (_row(name, entry) for name, entry in report.items())
-    )
+    """Narrow columns only; what takes words stands below, so that 80 columns are enough."""
+    print_table(("process", "state", "pid", "port", "memory"), (_row(name, entry) for name, entry in report.items()))
+    print_facts(facts(report))
+
+
+def facts(report: Report) -> list[tuple[str, str]]:
+    """What a person wants to know beside the table, each with its label."""
+    engine = report["engine"]
+    found = [(name, entry["reason"]) for name, entry in report.items() if entry.get("reason")]
+    found += [
+        ("API", report["control"].get("api")),
+        ("model", engine.get("model")),
+        ("settings", _settings_text(engine.get("settings"))),
+        ("cache", (engine.get("cache") or {}).get("text")),
+        (
+            "self-tests",
+            ", ".join(engine.get("failed_tests", ())) and f"not passed: {', '.join(engine['failed_tests'])}",
+        ),
+        ("error", engine.get("error")),
+    ]
+    return [(label, text) for label, text in found if text]
 
 
 def _row(name: str, entry: dict[str, Any]) -> tuple[str, ...]:
     memory = entry.get("memory_bytes")
-    detail = entry.get("error") or entry.get("reason") or _at_work(entry) or entry.get("api") or ""
     return (
         name,
         entry["state"],
         str(entry["pid"] or ""),
         str(entry["port"] or ""),
         "" if memory is None else f"{memory / MIB:,.0f} MiB",
-        str(detail),
     )
 
 
-def _at_work(entry: dict[str, Any]) -> str:
-    """The model, how much of its prompts came from the prefix cache, and what a self-test has switched off."""
-    parts = [entry.get("model"), entry.get("cache", {}).get("text")]
-    if entry.get("failed_tests"):
-        parts.append(f"self-tests not passed: {', '.join(entry['failed_tests'])}")
-    return "; ".join(part for part in parts if part)
+def _settings_text(settings: dict[str, Any] | None) -> str | None:
+    if settings is None:
+        return None
+    kv = "as the model computes it" if settings["kv_bits"] is None else f"in {settings['kv_bits']} bits"
+    said = [f"context {settings['context']:,} tokens, kept {kv}"]
+    if settings["max_gap_ms"] is not None:
+        said.append(f"longest gap {settings['max_gap_ms']:g} ms, share of running streams {settings['decode_share']:g}")
+    return "; ".join(said)
 
 
 def is_running(report: Report) -> bool:
@@ -120,11 +138,23 @@ def _add_engine(entry: dict[str, Any], overview: Overview) -> None:
     if view.state == "loading":
         # Control vouches for it: an engine that is just starting has no port yet.
         entry.pop("reason", None)
-    if view.cache is not None:
-        entry["cache"] = _cache(view.cache)
+    entry["settings"] = _settings(view)
+    entry["cache"] = None if view.cache is None else _cache(view.cache)
     entry["failed_tests"] = [test.name for test in view.self_tests if not test.passed]
     if view.memory_actual is not None:
         entry["device_bytes"] = view.memory_actual.active_bytes
+
+
+def _settings(view: EngineView) -> dict[str, Any] | None:
+    """What the loaded model runs with; None without one."""
+    if view.model is None:
+        return None
+    return {
+        "context": view.model.maximum_context_tokens,
+        "kv_bits": None if view.layout is None else view.layout.kv_bits,
+        "max_gap_ms": None if view.promises is None else view.promises.max_gap_ms,
+        "decode_share": None if view.promises is None else view.promises.decode_share,
+    }
 
 
 def _cache(cache: CacheStatus) -> dict[str, Any]:
@@ -139,5 +169,5 @@ def _cache(cache: CacheStatus) -> dict[str, Any]:
         "hit_rate": hit_rate,
         "used_bytes": cache.used_bytes,
         "budget_bytes": cache.budget_bytes,
-        "text": f"prefix cache {said}, {used}" if cache.is_on else f"prefix cache off: {cache.reason}",
+        "text": f"{said}, {used}" if cache.is_on else f"off: {cache.reason}",
     }

@@ -68,6 +68,18 @@ class Ready:
     is_demo: bool
 
 
+def made_home(settings: Settings) -> Home:
+    """The home of these settings, with its folders. A start that would be refused for a port leaves no new ones behind.
+
+    Raises PortTaken, PortUnusable, HomeUnusable.
+    """
+    home = Home(settings.home)
+    if not home.root.exists():
+        _require_ports(settings, home, Found("control", None, None), Found("webui", None, None))
+    home.create()
+    return home
+
+
 def up(settings: Settings, home: Home, order: Order, show: Callable[[EngineView], None]) -> Ready:
     """Everything runs when this returns. Raises CommandFailed; what did start then stays up, and can explain itself."""
     with home.only_one("up", wait=True):
@@ -88,14 +100,19 @@ def up(settings: Settings, home: Home, order: Order, show: Callable[[EngineView]
 
 
 def wait_until_loaded(client: AdminClient, show: Callable[[EngineView], None]) -> Overview:
-    """Follow the load to its end. Raises StartFailed with the engine's own sentence."""
+    """Follow the load to its end. Raises StartFailed with the engine's own sentence.
+
+    A download that failed leaves what ran before ready, or unloaded, with an error.
+    """
     while True:
         overview = client.overview()
-        show(overview.engine)
-        if overview.engine.state == "ready" and overview.engine.wanted_model == overview.engine.model_name:
+        engine = overview.engine
+        show(engine)
+        is_there = engine.state == "ready" and engine.wanted_model == engine.model_name
+        if is_there and engine.error is None:
             return overview
-        if overview.engine.state in ("failed", "unloaded"):
-            raise StartFailed(overview.engine.error or "The load was called off by somebody else.")
+        if is_there or engine.state == "failed" or (engine.state == "unloaded" and engine.wanted_model is None):
+            raise StartFailed(engine.error or "The load was called off by somebody else.")
         time.sleep(POLL_S)
 
 

@@ -11,56 +11,36 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
+from control.dialects.answer_format import grammar_of
 from control.dialects.chat_answer import ChatStreamEncoder, chat_body
+from control.dialects.chat_decoding import decoded, too_deep
 from control.dialects.chat_fields import client_field
 from control.dialects.chat_messages import ChatMessage, neutral_messages
-from control.dialects.chat_tools import ChatTool, neutral_tools
+from control.dialects.chat_sampling import ALTERNATIVES_LIMIT, SampledBody, limit_of, sampling_of, stops_of
+from control.dialects.chat_skipped import Skipped
+from control.dialects.chat_tools import CallForm, NeutralTools, legacy_tools, neutral_tools
 from control.dialects.collected import BodyEncoder
 from control.dialects.exchange import Encoder, HeartbeatMode
-from control.dialects.nesting import NESTING_LIMIT, is_too_deep
+from control.dialects.nesting import is_too_deep
 from control.errors import InvalidRequest
 from engine import wire
 
 PATH: Final = "/v1/chat/completions"
-# OpenAI's own limit is 4; other servers allow more, and their clients use it.
-STOPS_LIMIT: Final = 16
-ALTERNATIVES_LIMIT: Final = 20
-# It is kept with the request, and shown; the path of a folder may be a name.
-MODEL_NAME_LIMIT: Final = 4096
 
 Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
-class StreamOptions(msgspec.Struct):
-    include_usage: bool | None = None
-
-
-class ChatBody(msgspec.Struct):
+class ChatBody(SampledBody, kw_only=True):
     """The fields that have an effect, or are refused. Every other key of the client's is ignored."""
 
-    model: Annotated[str, msgspec.Meta(max_length=MODEL_NAME_LIMIT)]
     messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1)]
-    stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    max_tokens: Annotated[int, msgspec.Meta(ge=-1)] | None = None
     max_completion_tokens: Annotated[int, msgspec.Meta(ge=-1)] | None = None
-    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
-    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    top_k: Annotated[int, msgspec.Meta(ge=-1)] | None = None
-    min_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
-    repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=2)] | None = None
-    presence_penalty: Annotated[float, msgspec.Meta(ge=-2, le=2)] | None = None
-    frequency_penalty: Annotated[float, msgspec.Meta(ge=-2, le=2)] | None = None
-    logit_bias: dict[str, Annotated[float, msgspec.Meta(ge=-100, le=100)]] | None = None
-    seed: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)] | None = None
-    stop: str | list[str] | None = None
-    n: Annotated[int, msgspec.Meta(ge=1)] | None = None
     logprobs: bool | None = None
     top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=ALTERNATIVES_LIMIT)] | None = None
-    tools: list[ChatTool] | None = None
+    tools: list[Any] | None = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
-    functions: Any = None
+    functions: list[Any] | None = None
     function_call: Any = None
     response_format: Any = None
     modalities: Any = None
@@ -76,6 +56,7 @@ class ChatExchange:
     model: str
     is_stream: bool
     has_usage_chunk: bool
+    call_form: CallForm
     generate: wire.GenerateRequest
     wall: Callable[[], float] = time.time
     dialect: str = "chat"
@@ -84,8 +65,8 @@ class ChatExchange:
         answer_id = f"chatcmpl-{self.generate.id}"
         created = int(self.wall())
         if self.is_stream:
-            return ChatStreamEncoder(answer_id, created, has_usage_chunk=self.has_usage_chunk)
-        return BodyEncoder(partial(chat_body, answer_id, created))
+            return ChatStreamEncoder(answer_id, created, has_usage_chunk=self.has_usage_chunk, form=self.call_form)
+        return BodyEncoder(partial(chat_body, answer_id, created, self.call_form))
 
     def field(self, engine_field: str) -> str | None:
         return client_field(engine_field)
@@ -94,107 +75,63 @@ class ChatExchange:
 def parse_chat(body: bytes, request_id: str) -> ChatExchange:
     """Raises InvalidRequest that names the field. It may take a second for a body made to be slow: not on the loop."""
     try:
-        return _exchange(body, request_id)
+        return _exchange(_decode(body), request_id)
     except RecursionError as error:
-        raise InvalidRequest(f"The body is nested too deeply; {NESTING_LIMIT} levels are supported.") from error
+        raise too_deep() from error
 
 
-def _exchange(body: bytes, request_id: str) -> ChatExchange:
-    chat = _decode(body)
-    _refuse_unsupported(chat)
+def _decode(body: bytes) -> ChatBody:
+    return decoded(body, ChatBody)
+
+
+def _exchange(chat: ChatBody, request_id: str) -> ChatExchange:
+    if chat.audio is not None or (isinstance(chat.modalities, list) and "audio" in chat.modalities):
+        raise InvalidRequest("Audio is not supported.", param="modalities")
     if is_too_deep(chat.chat_template_kwargs):
-        raise InvalidRequest(f"At most {NESTING_LIMIT} levels are supported.", param="chat_template_kwargs")
-    tools = neutral_tools(chat.tools, chat.tool_choice, is_parallel=chat.parallel_tool_calls is not False)
+        raise too_deep("chat_template_kwargs")
+    skipped = Skipped()
+    tools = _tools(chat, skipped)
     prompt = wire.Prompt(
-        messages=neutral_messages(chat.messages),
+        messages=neutral_messages(chat.messages, skipped),
         tools=tools.tools,
         tool_choice=tools.choice,
         template_arguments=chat.chat_template_kwargs or {},
         effort=chat.reasoning_effort if chat.reasoning_effort in get_args(Effort) else None,
     )
+    skipped.log(request_id)
     return ChatExchange(
         model=chat.model,
         is_stream=bool(chat.stream),
-        has_usage_chunk=bool(chat.stream_options and chat.stream_options.include_usage),
+        has_usage_chunk=chat.has_usage_chunk,
+        call_form=tools.form,
         generate=wire.GenerateRequest(
             id=request_id,
             prompt=prompt,
-            sampling=_sampling(chat),
+            sampling=sampling_of(chat, logprobs=_logprobs(chat)),
             max_tokens=_max_tokens(chat),
-            stop=_stops(chat.stop),
+            stop=stops_of(chat.stop),
+            grammar=grammar_of(chat.response_format),
         ),
     )
 
 
-def _decode(body: bytes) -> ChatBody:
-    try:
-        return msgspec.json.decode(body, type=ChatBody)
-    except msgspec.ValidationError as error:
-        sentence, _, path = str(error).partition(" - at `$")
-        raise InvalidRequest(f"{sentence}.", param=_field(sentence, path.rstrip("`"))) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"The body is not valid JSON: {error}.") from error
+def _tools(chat: ChatBody, skipped: Skipped) -> NeutralTools:
+    if not chat.functions:
+        is_parallel = chat.parallel_tool_calls is not False
+        return neutral_tools(chat.tools or (), chat.tool_choice, skipped, is_parallel=is_parallel)
+    if chat.tools:
+        raise InvalidRequest("Either tools or functions can be given, not both.", param="functions")
+    return legacy_tools(chat.functions, chat.function_call)
 
 
-def _field(sentence: str, path: str) -> str | None:
-    """`messages[0].role` of msgspec's `$.messages[0].role`; what is missing stands in the sentence, not in the path."""
-    # `[...]` stands for a key of the client's own.
-    field = path.removeprefix(".").partition("[...]")[0]
-    if "missing required field" in sentence:
-        missing = sentence.split("`")[1]
-        return f"{field}.{missing}" if field else missing
-    return field or None
-
-
-def _refuse_unsupported(chat: ChatBody) -> None:
-    """What would change the answer and is not done is refused; ignoring it silently would be a lie."""
-    if chat.n is not None and chat.n > 1:
-        raise InvalidRequest("Only one choice (n = 1) is supported.", param="n")
-    if chat.functions or chat.function_call is not None:
-        raise InvalidRequest("functions and function_call are not supported; use tools.", param="functions")
-    if chat.audio is not None or (isinstance(chat.modalities, list) and "audio" in chat.modalities):
-        raise InvalidRequest("Audio is not supported.", param="modalities")
-    kind = chat.response_format.get("type") if isinstance(chat.response_format, dict) else chat.response_format
-    if kind not in (None, "text"):
-        raise InvalidRequest(f"response_format {kind!r} is not supported yet.", param="response_format")
-
-
-def _sampling(chat: ChatBody) -> wire.Sampling:
+def _logprobs(chat: ChatBody) -> int | None:
     if chat.top_logprobs is not None and not chat.logprobs:
         raise InvalidRequest("top_logprobs needs logprobs to be true.", param="top_logprobs")
-    return wire.Sampling(
-        temperature=chat.temperature,
-        top_p=chat.top_p,
-        # -1 is how vLLM's clients say off.
-        top_k=0 if chat.top_k == -1 else chat.top_k,
-        min_p=chat.min_p,
-        repetition_penalty=chat.repetition_penalty,
-        presence_penalty=chat.presence_penalty,
-        frequency_penalty=chat.frequency_penalty,
-        logit_bias=_logit_bias(chat.logit_bias or {}),
-        seed=chat.seed,
-        logprobs=(chat.top_logprobs or 0) if chat.logprobs else None,
-    )
-
-
-def _logit_bias(biases: dict[str, float]) -> dict[int, float]:
-    try:
-        return {int(token): bias for token, bias in biases.items()}
-    except ValueError as error:
-        raise InvalidRequest("The keys of logit_bias are token ids.", param="logit_bias") from error
+    return (chat.top_logprobs or 0) if chat.logprobs else None
 
 
 def _max_tokens(chat: ChatBody) -> int | None:
-    """The newer name wins. -1 is how LM Studio's clients say no limit."""
-    name = "max_tokens" if chat.max_completion_tokens is None else "max_completion_tokens"
-    limit: int | None = getattr(chat, name)
-    if limit == 0:
-        raise InvalidRequest("At least one token must be allowed.", param=name)
-    return None if limit == -1 else limit
-
-
-def _stops(stop: str | list[str] | None) -> tuple[str, ...]:
-    stops = [stop] if isinstance(stop, str) else stop or []
-    if len(stops) > STOPS_LIMIT:
-        raise InvalidRequest(f"At most {STOPS_LIMIT} stop sequences are supported.", param="stop")
-    return tuple(each for each in stops if each)
+    """The newer name wins."""
+    if chat.max_completion_tokens is None:
+        return limit_of(chat.max_tokens, "max_tokens")
+    return limit_of(chat.max_completion_tokens, "max_completion_tokens")

@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
+from control.dialects.chat_custom import InputReader, input_of
+from control.dialects.chat_tools import CallForm
 from control.dialects.collected import Call, Collected
 from control.dialects.error_answers import openai_error
 from control.errors import ApiError
@@ -22,7 +24,7 @@ COMMENT: Final = b": keep-alive\n\n"
 class ChatStreamEncoder:
     """Each event becomes a chunk, the same id, time and model on all: the role first, the finish reason last."""
 
-    def __init__(self, answer_id: str, created: int, *, has_usage_chunk: bool) -> None:
+    def __init__(self, answer_id: str, created: int, *, has_usage_chunk: bool, form: CallForm) -> None:
         self._frame = {
             "id": answer_id,
             "object": "chat.completion.chunk",
@@ -31,7 +33,9 @@ class ChatStreamEncoder:
             "system_fingerprint": None,
         }
         self._has_usage_chunk = has_usage_chunk
+        self._form = form
         self._has_role = False
+        self._inputs: dict[int, InputReader] = {}
 
     def expect(self, *, model: str, prompt_tokens: int | None) -> None:
         self._frame["model"] = model
@@ -41,7 +45,7 @@ class ChatStreamEncoder:
 
     def error(self, error: ApiError) -> bytes:
         """The SDKs raise APIError on any event whose `error` is truthy."""
-        return _sse(openai_error(error))
+        return sse(openai_error(error))
 
     def encode(self, events: Sequence[wire.AnyEvent]) -> bytes:
         return b"".join(frame for event in events for frame in self._frames(event))
@@ -52,20 +56,42 @@ class ChatStreamEncoder:
                 yield from self._delta({"content": event.text}, logprobs=_logprobs(event.logprobs, ()))
             case wire.ReasoningDelta():
                 yield from self._delta({"reasoning_content": event.text}, logprobs=_logprobs((), event.logprobs))
-            case wire.ToolCallBegin():
-                function = {"name": event.name, "arguments": ""}
-                call = {"index": event.index, "id": event.id, "type": "function", "function": function}
-                yield from self._delta({"tool_calls": [call]})
-            case wire.ToolCallDelta():
-                yield from self._arguments(event.index, event.arguments)
+            case wire.ToolCallBegin() | wire.ToolCallDelta() | wire.ToolCallEnd():
+                delta = self._legacy_call(event) if self._form.is_legacy else self._call(event)
+                if delta is not None:
+                    yield from self._delta(delta)
             case wire.Finished():
-                yield from self._delta({}, finish_reason=event.reason)
+                yield from self._delta({}, finish_reason=_reason(event.reason, self._form))
                 if self._has_usage_chunk:
-                    yield _sse({**self._frame, "choices": [], "usage": _usage(event.usage)})
+                    yield sse({**self._frame, "choices": [], "usage": usage_of(event.usage)})
                 yield DONE
 
-    def _arguments(self, index: int, arguments: str) -> Iterator[bytes]:
-        yield from self._delta({"tool_calls": [{"index": index, "function": {"arguments": arguments}}]})
+    def _call(self, event: wire.ToolCallBegin | wire.ToolCallDelta | wire.ToolCallEnd) -> dict[str, Any] | None:
+        match event:
+            case wire.ToolCallBegin() if event.name in self._form.custom:
+                self._inputs[event.index] = InputReader()
+                call = {"id": event.id, "type": "custom", "custom": {"name": event.name, "input": ""}}
+            case wire.ToolCallBegin():
+                call = {"id": event.id, "type": "function", "function": {"name": event.name, "arguments": ""}}
+            case _ if event.index in self._inputs:
+                reader = self._inputs[event.index]
+                text = reader.end() if isinstance(event, wire.ToolCallEnd) else reader.push(event.arguments)
+                if not text:
+                    return None
+                call = {"custom": {"input": text}}
+            case wire.ToolCallDelta():
+                call = {"function": {"arguments": event.arguments}}
+            case wire.ToolCallEnd():
+                return None
+        return {"tool_calls": [{"index": event.index, **call}]}
+
+    def _legacy_call(self, event: wire.ToolCallBegin | wire.ToolCallDelta | wire.ToolCallEnd) -> dict[str, Any] | None:
+        match event:
+            case wire.ToolCallBegin(index=0):
+                return {"function_call": {"name": event.name, "arguments": ""}}
+            case wire.ToolCallDelta(index=0):
+                return {"function_call": {"arguments": event.arguments}}
+        return None
 
     def _delta(
         self, delta: dict[str, Any], *, logprobs: dict[str, Any] | None = None, finish_reason: str | None = None
@@ -77,16 +103,16 @@ class ChatStreamEncoder:
 
     def _chunk(self, delta: dict[str, Any], logprobs: dict[str, Any] | None, finish_reason: str | None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
-        return _sse({**self._frame, "choices": [choice]})
+        return sse({**self._frame, "choices": [choice]})
 
 
-def chat_body(answer_id: str, created: int, answer: Collected) -> bytes:
+def chat_body(answer_id: str, created: int, form: CallForm, answer: Collected) -> bytes:
     logprobs = [[each for words in answer.words(kind) for each in words.logprobs] for kind in ("text", "reasoning")]
     choice = {
         "index": 0,
-        "message": _message(answer),
+        "message": _message(answer, form),
         "logprobs": _logprobs(*logprobs),
-        "finish_reason": answer.finished.reason,
+        "finish_reason": _reason(answer.finished.reason, form),
     }
     return msgspec.json.encode(
         {
@@ -96,32 +122,45 @@ def chat_body(answer_id: str, created: int, answer: Collected) -> bytes:
             "model": answer.model,
             "system_fingerprint": None,
             "choices": [choice],
-            "usage": _usage(answer.finished.usage),
+            "usage": usage_of(answer.finished.usage),
         }
     )
 
 
-def _message(answer: Collected) -> dict[str, Any]:
+def _message(answer: Collected, form: CallForm) -> dict[str, Any]:
     text, reasoning = answer.text("text"), answer.text("reasoning")
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
     if reasoning:
         message["reasoning_content"] = reasoning
     if answer.calls:
         message["content"] = text or None
-        message["tool_calls"] = [_call(call) for call in answer.calls]
+        if form.is_legacy:
+            message["function_call"] = _function(answer.calls[0])
+        else:
+            message["tool_calls"] = [_call(call, form) for call in answer.calls]
     return message
 
 
-def _call(call: Call) -> dict[str, Any]:
-    function = {"name": call.begin.name, "arguments": call.arguments}
-    return {"id": call.begin.id, "type": "function", "function": function}
+def _call(call: Call, form: CallForm) -> dict[str, Any]:
+    if call.begin.name in form.custom:
+        custom = {"name": call.begin.name, "input": input_of(call.arguments)}
+        return {"id": call.begin.id, "type": "custom", "custom": custom}
+    return {"id": call.begin.id, "type": "function", "function": _function(call)}
 
 
-def _sse(chunk: dict[str, Any]) -> bytes:
+def _function(call: Call) -> dict[str, Any]:
+    return {"name": call.begin.name, "arguments": call.arguments}
+
+
+def _reason(reason: wire.FinishReason, form: CallForm) -> str:
+    return "function_call" if form.is_legacy and reason == "tool_calls" else reason
+
+
+def sse(chunk: dict[str, Any]) -> bytes:
     return b"data: " + msgspec.json.encode(chunk) + b"\n\n"
 
 
-def _usage(usage: wire.Usage) -> dict[str, Any]:
+def usage_of(usage: wire.Usage) -> dict[str, Any]:
     """Cached tokens are part of the prompt's, reasoning tokens of the completion's; both details are always there."""
     return {
         "prompt_tokens": usage.prompt,

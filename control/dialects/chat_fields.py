@@ -16,6 +16,7 @@ _RENAMED: Final = (
     (re.compile(r"prompt\.(messages\[\d+\]\.tool_calls\[\d+\])\.name\b"), r"\1.function.name"),
     (re.compile(r"prompt\.(messages\[\d+\]\.tool_calls\[\d+\])\.arguments(_raw)?\b"), r"\1.function.arguments"),
     (re.compile(r"sampling\.logprobs\b"), "top_logprobs"),
+    (re.compile(r"grammar\b.*"), "response_format"),
     (re.compile(r"prompt\Z"), "messages"),
     (re.compile(r"prompt\.|sampling\."), ""),
 )

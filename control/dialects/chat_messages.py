@@ -3,13 +3,15 @@
 It does not fold or drop messages: only the engine knows what the model's template can say.
 """
 
-import base64
-import hashlib
-import re
+from collections.abc import Iterator
 from typing import Any, Final, Literal
 
 import msgspec
 
+from control.dialects.chat_custom import arguments_of
+from control.dialects.chat_decoding import too_deep
+from control.dialects.chat_parts import neutral_parts
+from control.dialects.chat_skipped import Skipped
 from control.dialects.nesting import NESTING_LIMIT, is_too_deep
 from control.errors import InvalidRequest
 from engine import wire
@@ -17,24 +19,32 @@ from engine import wire
 # Each costs a microsecond or two; a session that fills a million tokens has some thousands.
 ITEMS_LIMIT: Final = 50_000
 
-_DATA_URL: Final = re.compile(r"data:(?P<media_type>[\w.+-]+/[\w.+-]+);base64,(?P<data>.*)", re.DOTALL)
 _ROLES: Final[dict[str, Literal["system", "user", "assistant", "tool"]]] = {
     "system": "system",
     "developer": "system",
     "user": "user",
     "assistant": "assistant",
     "tool": "tool",
+    # From before there were tools.
+    "function": "tool",
 }
 
 
 class ChatFunctionCall(msgspec.Struct):
     name: str
-    arguments: str | dict[str, Any] | None = None
+    arguments: Any = None
+
+
+class ChatCustomCall(msgspec.Struct):
+    name: str
+    input: str | None = None
 
 
 class ChatToolCall(msgspec.Struct):
-    function: ChatFunctionCall
+    function: ChatFunctionCall | None = None
+    custom: ChatCustomCall | None = None
     id: str | None = None
+    type: str | None = None
 
 
 class ChatMessage(msgspec.Struct):
@@ -43,20 +53,46 @@ class ChatMessage(msgspec.Struct):
     role: str
     content: str | list[Any] | None = None
     name: str | None = None
+    refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     tool_calls: list[ChatToolCall] | None = None
     tool_call_id: str | None = None
-    function_call: Any = None
+    function_call: ChatFunctionCall | None = None
 
 
-def neutral_messages(messages: list[ChatMessage]) -> tuple[wire.Message, ...]:
+def neutral_messages(messages: list[ChatMessage], skipped: Skipped) -> tuple[wire.Message, ...]:
     """Raises InvalidRequest that names the field."""
     if sum(_num_items(message) for message in messages) > ITEMS_LIMIT:
         raise InvalidRequest(
             f"At most {ITEMS_LIMIT} messages, parts and tool calls together are supported.", param="messages"
         )
-    return tuple(_message(message, index) for index, message in enumerate(messages))
+    calls = _Calls()
+    return tuple(_message(message, index, calls, skipped) for index, message in enumerate(messages))
+
+
+class _Calls:
+    """Which results belong to which calls. Ids are the client's: they may repeat, and a result may have none."""
+
+    def __init__(self) -> None:
+        self._names: dict[str, str] = {}
+        self._unanswered: list[str] = []
+
+    def made(self, calls: tuple[wire.ToolCall, ...]) -> None:
+        self._names.update({call.id: call.name for call in calls})
+        self._unanswered = [call.id for call in calls]
+
+    def answered(self, call_id: str | None) -> str | None:
+        """The id of the call that a result is for: without one, the next that has no result yet."""
+        if not call_id:
+            return self._unanswered.pop(0) if self._unanswered else None
+        if call_id in self._unanswered:
+            self._unanswered.remove(call_id)
+        return call_id
+
+    def name(self, call_id: str | None) -> str | None:
+        """Of the tool that was called last by this id."""
+        return None if call_id is None else self._names.get(call_id)
 
 
 def _num_items(message: ChatMessage) -> int:
@@ -64,79 +100,63 @@ def _num_items(message: ChatMessage) -> int:
     return 1 + num_parts + len(message.tool_calls or ())
 
 
-def _message(message: ChatMessage, index: int) -> wire.Message:
+def _message(message: ChatMessage, index: int, calls: _Calls, skipped: Skipped) -> wire.Message:
     field = f"messages[{index}]"
     role = _ROLES.get(message.role)
     if role is None:
-        raise InvalidRequest(f"The role {message.role!r} is not known.", param=f"{field}.role")
-    if message.function_call is not None:
-        raise InvalidRequest("function_call is not supported; use tool_calls.", param=f"{field}.function_call")
+        raise InvalidRequest("The role is not known.", param=f"{field}.role")
+    content = neutral_parts(message.content, f"{field}.content", skipped)
+    if role == "tool":
+        call_id = calls.answered(message.tool_call_id)
+        name = message.name or calls.name(call_id)
+        return wire.Message(role="tool", content=content, tool_call_id=call_id, name=name)
+    if role != "assistant":
+        return wire.Message(role=role, content=content, name=message.name)
+    made = tuple(_tool_calls(message, index, skipped))
+    calls.made(made)
     return wire.Message(
-        role=role,
-        content=_parts(message.content, f"{field}.content"),
+        role="assistant",
+        content=content or neutral_parts(message.refusal, field, skipped),
         reasoning=message.reasoning_content if message.reasoning_content is not None else message.reasoning,
-        tool_calls=tuple(
-            _tool_call(call, f"{field}.tool_calls[{i}]", fallback_id=f"call_{index}_{i}")
-            for i, call in enumerate(message.tool_calls or ())
-        ),
-        tool_call_id=message.tool_call_id,
+        tool_calls=made,
         name=message.name,
     )
 
 
-def _parts(content: str | list[Any] | None, field: str) -> tuple[wire.Part, ...]:
-    if content is None or content == "":
-        return ()
-    if isinstance(content, str):
-        return (wire.TextPart(text=content),)
-    return tuple(_part(part, f"{field}[{index}]") for index, part in enumerate(content))
+def _tool_calls(message: ChatMessage, index: int, skipped: Skipped) -> Iterator[wire.ToolCall]:
+    field = f"messages[{index}]"
+    for i, call in enumerate(message.tool_calls or ()):
+        call_id = call.id or f"call_{index}_{i}"
+        if call.function is not None:
+            yield _tool_call(call_id, call.function, f"{field}.tool_calls[{i}].function")
+        elif call.custom is not None:
+            arguments = ChatFunctionCall(call.custom.name, arguments_of(call.custom.input or ""))
+            yield _tool_call(call_id, arguments, f"{field}.tool_calls[{i}].custom")
+        elif call.type in (None, "function", "custom"):
+            raise InvalidRequest(
+                "A tool call has a function.", param=f"{field}.tool_calls[{i}].{call.type or 'function'}"
+            )
+        else:
+            skipped.add("tool_call", call.type)
+    if message.function_call is not None and not message.tool_calls:
+        yield _tool_call(f"call_{index}_0", message.function_call, f"{field}.function_call")
 
 
-def _part(part: object, field: str) -> wire.Part:
-    if isinstance(part, str):
-        return wire.TextPart(text=part)
-    if not isinstance(part, dict):
-        raise InvalidRequest("A part of a message is an object with a type.", param=field)
-    match part.get("type"):
-        case "text" | "input_text" | "output_text":
-            return _text(part.get("text"), f"{field}.text")
-        case "refusal":
-            return _text(part.get("refusal"), f"{field}.refusal")
-        case "image_url":
-            return _image(part.get("image_url"), f"{field}.image_url")
-        case kind:
-            raise InvalidRequest(f"Parts of type {kind!r} are not supported.", param=f"{field}.type")
-
-
-def _text(text: object, field: str) -> wire.TextPart:
-    if not isinstance(text, str):
-        raise InvalidRequest("A text is expected here.", param=field)
-    return wire.TextPart(text=text)
-
-
-def _image(image: object, field: str) -> wire.ImagePart:
-    """From a data URL, alone or in an object. Nothing is fetched: a URL could reach into the network that we are in."""
-    url = image.get("url") if isinstance(image, dict) else image
-    match_ = _DATA_URL.fullmatch(url) if isinstance(url, str) else None
-    if match_ is None:
-        raise InvalidRequest("An image must be a data URL in base64; nothing is fetched from the network.", param=field)
-    try:
-        content = base64.b64decode(match_["data"], validate=True)
-    except ValueError as error:
-        raise InvalidRequest(f"The image is not valid base64: {error}.", param=field) from error
-    return wire.ImagePart(
-        sha256=hashlib.sha256(content).hexdigest(), media_type=match_["media_type"], data=match_["data"]
-    )
-
-
-def _tool_call(call: ChatToolCall, field: str, *, fallback_id: str) -> wire.ToolCall:
+def _tool_call(call_id: str, call: ChatFunctionCall, field: str) -> wire.ToolCall:
     """History is replayed as it was: arguments that are cut off or not JSON stay as text, and none at all are `{}`."""
-    arguments = call.function.arguments
+    arguments = call.arguments
+    if isinstance(arguments, str):
+        raw = arguments if arguments and not arguments.isspace() else "{}"
+        return wire.ToolCall(id=call_id, name=call.name, arguments_raw=raw, arguments=_parsed(raw))
     if is_too_deep(arguments):
-        raise InvalidRequest(f"At most {NESTING_LIMIT} levels are supported.", param=f"{field}.function.arguments")
-    raw = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments or {}).decode()
-    raw = raw if raw.strip() else "{}"
-    return wire.ToolCall(id=call.id or fallback_id, name=call.function.name, arguments_raw=raw, arguments=_parsed(raw))
+        raise too_deep(f"{field}.arguments")
+    parsed: dict[str, Any] | None = arguments or {}
+    return wire.ToolCall(
+        id=call_id,
+        name=call.name,
+        arguments_raw=msgspec.json.encode(parsed).decode(),
+        arguments=parsed if isinstance(parsed, dict) else None,
+    )
 
 
 def _parsed(raw: str) -> dict[str, Any] | None:
@@ -145,4 +165,8 @@ def _parsed(raw: str) -> dict[str, Any] | None:
         arguments = msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError):
         return None
-    return arguments if isinstance(arguments, dict) and not is_too_deep(arguments) else None
+    if not isinstance(arguments, dict):
+        return None
+    # To count the brackets of a text is a hundred times faster than to walk through what it says.
+    may_be_deep = raw.count("{") + raw.count("[") > NESTING_LIMIT
+    return None if may_be_deep and is_too_deep(arguments) else arguments

@@ -1,14 +1,18 @@
 """The tools of a chat request and which of them may be called, from OpenAI's form to the engine's neutral one.
 
-It does not make the model obey: `required` and a named tool are handed on, and are a wish until grammars exist.
+It does not make the model obey: what is required and what is strict, the engine sees to.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import msgspec
 
-from control.dialects.nesting import NESTING_LIMIT, is_too_deep
+from control.dialects.chat_custom import ChatCustom, function_of
+from control.dialects.chat_decoding import converted, too_deep
+from control.dialects.chat_skipped import Skipped
+from control.dialects.nesting import is_too_deep
 from control.errors import InvalidRequest
 from engine import wire
 
@@ -23,57 +27,102 @@ class ChatFunction(msgspec.Struct):
     strict: Any = None
 
 
-class ChatTool(msgspec.Struct):
-    function: ChatFunction | None = None
-    type: str = "function"
+@dataclass(frozen=True, slots=True)
+class CallForm:
+    """How the client reads calls: those of `custom` tools have plain text; `is_legacy`: one `function_call`, no id."""
+
+    custom: frozenset[str] = frozenset()
+    is_legacy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NeutralTools:
     tools: tuple[wire.Tool, ...]
     choice: wire.ToolChoice
+    form: CallForm = CallForm()
 
 
-def neutral_tools(tools: list[ChatTool] | None, choice: object, *, is_parallel: bool) -> NeutralTools:
-    """Raises InvalidRequest that names the field."""
-    if len(tools or ()) > TOOLS_LIMIT:
-        raise InvalidRequest(f"At most {TOOLS_LIMIT} tools are supported.", param="tools")
-    known = tuple(_tool(tool, f"tools[{index}]") for index, tool in enumerate(tools or ()))
+def neutral_tools(tools: Sequence[Any], choice: object, skipped: Skipped, *, is_parallel: bool) -> NeutralTools:
+    """Tools of an unknown type are left out. Raises InvalidRequest that names the field."""
+    _check_number(tools, "tools")
+    custom: set[str] = set()
+    found = [_tool(tool, f"tools[{index}]", custom, skipped) for index, tool in enumerate(tools)]
+    known = tuple(tool for tool in found if tool is not None)
+    offered = known
     match choice:
-        case None | "auto" | "none" | "required":
-            return NeutralTools(known, wire.ToolChoice(mode=_mode(choice, known), parallel=is_parallel))
+        case None | "auto":
+            chosen = wire.ToolChoice()
+        case "none":
+            chosen = wire.ToolChoice(mode="none")
+        case "required":
+            if not tools:
+                raise InvalidRequest("tool_choice required needs tools.", param="tool_choice")
+            chosen = _required(known)
         case {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required" as mode, "tools": list(allowed)}}:
-            if len(allowed) > TOOLS_LIMIT:
-                raise InvalidRequest(f"At most {TOOLS_LIMIT} tools are supported.", param="tool_choice")
+            _check_number(allowed, "tool_choice")
             names = {_name(tool, "tool_choice.allowed_tools.tools", known) for tool in allowed}
-            chosen = tuple(tool for tool in known if tool.name in names)
-            return NeutralTools(chosen, wire.ToolChoice(mode=mode, parallel=is_parallel))
-        case {"type": "function"}:
-            name = _name(choice, "tool_choice.function.name", known)
-            return NeutralTools(known, wire.ToolChoice(mode="named", name=name, parallel=is_parallel))
-    raise InvalidRequest(
-        "tool_choice is auto, none, required, a function by name, or allowed_tools.", param="tool_choice"
-    )
+            offered = tuple(tool for tool in known if tool.name in names)
+            chosen = _required(offered) if mode == "required" else wire.ToolChoice()
+        case {"type": "function" | "custom" as kind}:
+            chosen = wire.ToolChoice(mode="named", name=_name(choice, f"tool_choice.{kind}.name", known))
+        case {"type": str(kind)} if kind != "allowed_tools":
+            skipped.add("tool_choice", kind)
+            chosen = wire.ToolChoice()
+        case _:
+            raise InvalidRequest(
+                "tool_choice is auto, none, required, a tool by name, or allowed_tools.", param="tool_choice"
+            )
+    return NeutralTools(offered, msgspec.structs.replace(chosen, parallel=is_parallel), CallForm(frozenset(custom)))
 
 
-def _mode(choice: object, known: tuple[wire.Tool, ...]) -> Literal["auto", "none", "required"]:
-    if choice == "required":
-        if not known:
-            raise InvalidRequest("tool_choice required needs tools.", param="tool_choice")
-        return "required"
-    return "none" if choice == "none" else "auto"
+def legacy_tools(functions: Sequence[Any], choice: object) -> NeutralTools:
+    """Of `functions` and `function_call`: such a client reads one call of an answer. Raises InvalidRequest."""
+    _check_number(functions, "functions")
+    known = tuple(_function(function, f"functions[{index}]") for index, function in enumerate(functions))
+    match choice:
+        case None | "auto":
+            chosen = wire.ToolChoice(parallel=False)
+        case "none":
+            chosen = wire.ToolChoice(mode="none", parallel=False)
+        case {"name": str(name)} if any(tool.name == name for tool in known):
+            chosen = wire.ToolChoice(mode="named", name=name, parallel=False)
+        case _:
+            raise InvalidRequest("function_call is auto, none, or one of the functions.", param="function_call")
+    return NeutralTools(known, chosen, CallForm(is_legacy=True))
 
 
-def _tool(tool: ChatTool, field: str) -> wire.Tool:
-    if tool.type != "function":
-        raise InvalidRequest(f"Tools of type {tool.type!r} are not supported.", param=f"{field}.type")
-    function = tool.function
-    if function is None:
-        raise InvalidRequest("A function tool needs its function.", param=f"{field}.function")
+def _check_number(tools: Sequence[Any], field: str) -> None:
+    if len(tools) > TOOLS_LIMIT:
+        raise InvalidRequest(f"At most {TOOLS_LIMIT} tools are supported.", param=field)
+
+
+def _required(known: tuple[wire.Tool, ...]) -> wire.ToolChoice:
+    """Where all that were sent are of unknown types, there is none to be called, and the model goes on without."""
+    return wire.ToolChoice(mode="required") if known else wire.ToolChoice()
+
+
+def _tool(tool: object, field: str, custom: set[str], skipped: Skipped) -> wire.Tool | None:
+    if not isinstance(tool, dict):
+        raise InvalidRequest("A tool is an object with a type.", param=field)
+    match tool.get("type"):
+        case None | "function":
+            return _function(tool.get("function"), f"{field}.function")
+        case "custom":
+            known = _function_of_custom(tool.get("custom"), f"{field}.custom")
+            custom.add(known.name)
+            return known
+        case str(kind):
+            skipped.add("tool", kind)
+            return None
+    raise InvalidRequest("The type of a tool is a text.", param=f"{field}.type")
+
+
+def _function(written: object, field: str) -> wire.Tool:
+    function = converted(written, ChatFunction, field)
     if not function.name:
-        raise InvalidRequest("A function needs a name.", param=f"{field}.function.name")
+        raise InvalidRequest("A function needs a name.", param=f"{field}.name")
     if is_too_deep(function.parameters):
-        raise InvalidRequest(f"At most {NESTING_LIMIT} levels are supported.", param=f"{field}.function.parameters")
+        raise too_deep(f"{field}.parameters")
     return wire.Tool(
         name=function.name,
         description=function.description or "",
@@ -83,9 +132,22 @@ def _tool(tool: ChatTool, field: str) -> wire.Tool:
     )
 
 
-def _name(choice: object, field: str, known: tuple[wire.Tool, ...]) -> str:
-    function = choice.get("function") if isinstance(choice, dict) else None
-    name = function.get("name") if isinstance(function, dict) else None
-    if not isinstance(name, str) or name not in {tool.name for tool in known}:
+def _function_of_custom(written: object, field: str) -> wire.Tool:
+    tool = converted(written, ChatCustom, field)
+    if not tool.name:
+        raise InvalidRequest("A custom tool needs a name.", param=f"{field}.name")
+    return function_of(tool)
+
+
+def _name(choice: object, field: str, known: tuple[wire.Tool, ...]) -> str | None:
+    """None for a tool of an unknown type, which was left out."""
+    match choice:
+        case {"function": {"name": str(name)}} | {"custom": {"name": str(name)}}:
+            pass
+        case {"type": str(kind)} if kind not in ("function", "custom"):
+            return None
+        case _:
+            raise InvalidRequest("The name of a tool is expected here.", param=field)
+    if not any(tool.name == name for tool in known):
         raise InvalidRequest(f"tool_choice names {name!r}, which is not among the tools.", param=field)
     return name

@@ -24,6 +24,8 @@ ANTHROPIC_TYPES: Final = {
     OVERLOADED: "overloaded_error",
 }
 
+PATIENCE_LIMIT_S: Final = 600
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorAnswer:
@@ -83,6 +85,9 @@ def _answer(error: ApiError, status: int, content: dict[str, Any]) -> ErrorAnswe
         headers.append((b"www-authenticate", b"Bearer"))
     if error.retry_after_s is not None:
         headers.append((b"retry-after", str(error.retry_after_s).encode()))
+        if error.retry_after_s > PATIENCE_LIMIT_S:
+            # Anthropic's SDK would sleep until then, however long that is.
+            headers.append((b"x-should-retry", b"false"))
     return ErrorAnswer(status, tuple(headers), msgspec.json.encode(content))
 
 

@@ -7,13 +7,13 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
 from typing import Final, TypeVar
 
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Connection, Engine, and_, func, or_, select
 
-from control.metrics.tables import requests
-from control.wire import RequestRow, Today
+from control.metrics.local_day import local_midnight_s
+from control.metrics.tables import keys, requests
+from control.wire import KeyUsage, RequestRow, Today
 
 QUESTION_TIMEOUT_S: Final = 10.0
 
@@ -39,6 +39,11 @@ class Questions:
         since_s = local_midnight_s(self._wall())
         return await self._ask(lambda connection: _totals(connection, since_s))
 
+    async def usage_by_key(self) -> dict[int, KeyUsage]:
+        """Since local midnight, by the key's id; keys without a request that counts are left out."""
+        since_s = local_midnight_s(self._wall())
+        return await self._ask(lambda connection: _usage_by_key(connection, since_s))
+
     async def last_number(self) -> int:
         """The highest request number so far, 0 before the first."""
         statement = select(func.coalesce(func.max(requests.c.number), 0))
@@ -55,14 +60,6 @@ class Questions:
     def _answer(self, question: Callable[[Connection], _Answer]) -> _Answer:
         with self._engine.begin() as connection:
             return question(connection)
-
-
-def local_midnight_s(now_s: float) -> float:
-    """Unix time of the last midnight in this machine's time zone."""
-    now = datetime.fromtimestamp(now_s).astimezone()
-    # The offset of midnight, not of now: they differ on the days when the clocks change.
-    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0, tzinfo=None)
-    return midnight.timestamp()
 
 
 def _totals(connection: Connection, since_s: float) -> Today:
@@ -83,3 +80,19 @@ def _totals(connection: Connection, since_s: float) -> Today:
         completion_tokens=completion_tokens,
         hit_rate=cached_tokens / prompt_tokens if prompt_tokens else None,
     )
+
+
+def _usage_by_key(connection: Connection, since_s: float) -> dict[int, KeyUsage]:
+    # A row has the key's name only, and a name can have been another key's, before: so the key's life counts, too.
+    is_of_key = and_(
+        requests.c.key == keys.c.name,
+        requests.c.started_at_s >= keys.c.created_at_s,
+        or_(keys.c.revoked_at_s.is_(None), requests.c.started_at_s < keys.c.revoked_at_s),
+    )
+    rows = connection.execute(
+        select(keys.c.id, func.count(), func.sum(requests.c.prompt_tokens + requests.c.completion_tokens))
+        .join_from(keys, requests, is_of_key)
+        .where(requests.c.started_at_s >= since_s, requests.c.outcome != "rejected")
+        .group_by(keys.c.id)
+    )
+    return {key_id: KeyUsage(requests=num_requests, tokens=tokens) for key_id, num_requests, tokens in rows}

@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy import Boolean, Column, Float, Index, Integer, LargeBinary, MetaData, String, Table, text
 
 # The newest revision in migrations/versions.
-SCHEMA_REVISION: Final = "0001"
+SCHEMA_REVISION: Final = "0002"
 
 metadata = MetaData()
 
@@ -22,6 +22,10 @@ keys = Table(
     Column("sha256", LargeBinary, nullable=False, unique=True),
     Column("created_at_s", Float, nullable=False),
     Column("revoked_at_s", Float),
+    # NULL: no such limit.
+    Column("max_in_flight", Integer),
+    Column("requests_per_day", Integer),
+    Column("tokens_per_day", Integer),
     Index("keys_active_name", "name", unique=True, sqlite_where=text("revoked_at_s IS NULL")),
     # A removed row's id must not come back: request rows of the old key would seem to be the new one's.
     sqlite_autoincrement=True,

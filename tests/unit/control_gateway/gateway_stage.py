@@ -21,7 +21,8 @@ from control.keys import KeyRing, load_keys
 from control.metrics.database import open_database, open_for_reading
 from control.metrics.questions import Questions
 from control.metrics.writer import Writer
-from control.public_api import loopback_hosts, public_api
+from control.gate import loopback_hosts
+from control.public_api import public_api
 from control.relay import Relay
 from engine import wire
 

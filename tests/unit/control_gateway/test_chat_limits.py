@@ -3,9 +3,10 @@
 import msgspec
 import pytest
 
-from control.dialects.chat import MODEL_NAME_LIMIT, parse_chat
+from control.dialects.chat import parse_chat
 from control.dialects.chat_fields import client_field
 from control.dialects.chat_messages import ITEMS_LIMIT
+from control.dialects.chat_sampling import MODEL_NAME_LIMIT
 from control.dialects.chat_tools import TOOLS_LIMIT
 from control.dialects.nesting import NESTING_LIMIT, is_too_deep
 from control.errors import InvalidRequest
@@ -53,6 +54,11 @@ def test_earlier_arguments_that_are_too_deep_stay_text(arguments):
             "tools[0].function.parameters",
         ),
         (lambda deep: body(called_with(deep)), "messages[0].tool_calls[0].function.arguments"),
+        (
+            lambda deep: body(response_format=f'{{"type":"json_schema","json_schema":{{"schema":{deep}}}}}'),
+            "response_format.json_schema.schema",
+        ),
+        (lambda deep: body(functions=f'[{{"name":"f","parameters":{deep}}}]'), "functions[0].parameters"),
     ],
 )
 def test_what_is_handed_on_and_too_deep_is_refused(make, param, depth):
@@ -153,6 +159,8 @@ def test_too_many_of_anything_is_refused(fields, param):
         ("prompt", "messages"),
         ("sampling.logit_bias", "logit_bias"),
         ("sampling.logprobs", "top_logprobs"),
+        ("grammar", "response_format"),
+        ("grammar.schema", "response_format"),
         ("max_tokens", "max_tokens"),
         ("stop[3]", "stop[3]"),
         ("id", None),

@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 
+import httpx
 import msgspec
 import pytest
 from hypothesis import given
@@ -125,6 +126,24 @@ async def test_a_task_that_is_cancelled_before_any_event_closes_its_connection(e
     with pytest.raises(asyncio.CancelledError):
         await task
     await eventually(lambda: engine.cancelled == ["r"], within_s=1)
+
+
+class CutAtOnce(httpx.AsyncBaseTransport):
+    """As httpx behaves on uvloop when the engine is killed just after it took the connection."""
+
+    async def handle_async_request(self, request):
+        socket = None
+        return socket.getpeername()
+
+
+async def test_a_connection_that_is_cut_before_its_first_use_is_an_engine_that_is_gone():
+    client = EngineClient(port=1, secret=SECRET)
+    client._http = httpx.AsyncClient(transport=CutAtOnce(), base_url="http://127.0.0.1:1")
+
+    with pytest.raises(EngineGone) as gone:
+        await generated(client)
+
+    assert not gone.value.was_reached
 
 
 @pytest.mark.parametrize("question", ["generate", "count", "status", "healthz", "cancel", "clear", "shutdown"])

@@ -10,6 +10,7 @@ from control.errors import KeyNameInvalid, KeyNameTaken, UnknownKey
 from control.keys import Key, load_keys
 from control.metrics.database import open_database
 from control.metrics.writer import Writer
+from control.wire import KeyLimits, LimitsChange
 
 
 class Home:
@@ -135,3 +136,52 @@ async def test_a_name_that_cannot_be_shown_is_refused(home, name):
         await home.keys.create(name)
 
     assert home.keys.list() == ()
+
+
+async def test_a_key_has_no_limits_unless_it_is_given_some(home):
+    free = await home.keys.create("free")
+    limited = await home.keys.create("limited", limits=KeyLimits(max_in_flight=2, tokens_per_day=10**15))
+
+    home.restart()
+
+    assert home.keys.verify(free.key.encode()).limits == KeyLimits()
+    assert home.keys.verify(limited.key.encode()).limits == KeyLimits(max_in_flight=2, tokens_per_day=10**15)
+    assert home.keys.list() == (free.view, limited.view)
+
+
+async def test_limits_change_one_by_one_at_once_and_for_the_next_start(home):
+    created = await home.keys.create("laptop", limits=KeyLimits(max_in_flight=2, requests_per_day=100))
+
+    changed = await home.keys.limit(created.view.id, LimitsChange(requests_per_day=None, tokens_per_day=5000))
+    at_once = home.keys.verify(created.key.encode()).limits
+    home.restart()
+
+    assert changed.limits == at_once == KeyLimits(max_in_flight=2, tokens_per_day=5000)
+    assert home.keys.list() == (changed,)
+
+
+async def test_a_change_of_nothing_changes_nothing(home):
+    created = await home.keys.create("laptop", limits=KeyLimits(max_in_flight=2))
+
+    assert await home.keys.limit(created.view.id, LimitsChange()) == created.view
+
+
+async def test_a_key_that_is_not_there_cannot_be_limited(home):
+    with pytest.raises(UnknownKey, match="id 7"):
+        await home.keys.limit(7, LimitsChange(max_in_flight=1))
+
+
+async def test_two_changes_of_one_key_at_once_are_both_kept(home):
+    created = await home.keys.create("laptop")
+
+    await asyncio.gather(
+        home.keys.limit(created.view.id, LimitsChange(max_in_flight=1)),
+        home.keys.limit(created.view.id, LimitsChange(tokens_per_day=9)),
+        home.keys.revoke(created.view.id),
+    )
+    (view,) = home.keys.list()
+    home.restart()
+
+    assert view.limits == KeyLimits(max_in_flight=1, tokens_per_day=9)
+    assert view.revoked_at_s is not None
+    assert home.keys.list() == (view,)

@@ -4,16 +4,21 @@ import stat
 import threading
 import time
 
+import msgspec
 import pytest
-from sqlalchemy import inspect
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import URL, create_engine, insert, inspect
 
 from control.errors import DatabaseUnusable
-from control.metrics.database import open_database, open_for_reading
-from control.metrics.questions import Questions, local_midnight_s
+from control.keys import load_keys
+from control.metrics.database import MIGRATIONS, open_database, open_for_reading
+from control.metrics.local_day import local_midnight_s, next_midnight_s
+from control.metrics.questions import Questions
 from control.metrics.settings import load_settings
 from control.metrics.tables import SCHEMA_REVISION, metadata
 from control.metrics.writer import Writer
-from control.wire import RequestRow, Today
+from control.wire import KeyLimits, KeyUsage, RequestRow, Today
 
 NOON = time.mktime((2026, 11, 29, 12, 0, 0, 0, 0, -1))
 
@@ -121,9 +126,60 @@ def test_midnight_is_this_machines(monkeypatch, zone):
         for day in (1, 29):
             noon = time.mktime((2026, 11, day, 12, 0, 0, 0, 0, -1))
             assert time.localtime(local_midnight_s(noon))[:6] == (2026, 11, day, 0, 0, 0)
+            assert time.localtime(next_midnight_s(noon))[:6] == (2026, 11, day + 1, 0, 0, 0)
+            assert next_midnight_s(local_midnight_s(noon)) == next_midnight_s(noon)
     finally:
         monkeypatch.undo()
         time.tzset()
+
+
+def test_the_days_on_which_the_clocks_change_are_as_long_as_they_are(monkeypatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        hours = {}
+        for month, day in ((3, 8), (11, 1), (11, 2)):
+            noon = time.mktime((2026, month, day, 12, 0, 0, 0, 0, -1))
+            hours[month, day] = (next_midnight_s(noon) - local_midnight_s(noon)) / 3600
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+    assert hours == {(3, 8): 23, (11, 1): 25, (11, 2): 24}
+
+
+async def test_what_each_key_used_today_is_told_by_its_id(path, writer, questions):
+    midnight = local_midnight_s(NOON)
+    for key_id, name, created_at_s, revoked_at_s in (
+        (1, "laptop", 0, NOON),
+        (2, "laptop", NOON, None),
+        (3, "phone", 0, None),
+        (4, "idle", 0, None),
+    ):
+        values = {"id": key_id, "name": name, "created_at_s": created_at_s, "revoked_at_s": revoked_at_s}
+        statement = insert(metadata.tables["keys"]).values(
+            **values, request_class="batch", hint="h", sha256=bytes([key_id])
+        )
+        await writer.write(lambda connection, statement=statement: connection.execute(statement))
+    for number, fields in enumerate(
+        (
+            {"key": "laptop", "started_at_s": midnight - 1},
+            {"key": "laptop", "started_at_s": midnight},
+            {"key": "laptop", "started_at_s": NOON, "prompt_tokens": 1, "completion_tokens": 2},
+            {"key": "laptop", "started_at_s": NOON + 1, "outcome": "rejected"},
+            {"key": "phone", "outcome": "cancelled"},
+            {"key": "phone", "outcome": "failed"},
+            {"key": "console"},
+        )
+    ):
+        writer.record(row(number, **fields))
+    await written(writer)
+
+    assert await questions.usage_by_key() == {
+        1: KeyUsage(requests=1, tokens=110),
+        2: KeyUsage(requests=1, tokens=3),
+        3: KeyUsage(requests=2, tokens=220),
+    }
 
 
 def test_closing_writes_everything_that_was_taken(path):
@@ -249,6 +305,35 @@ def test_opening_again_from_any_folder_keeps_everything(path, tmp_path, monkeypa
     engine = open_database(path)
     with engine.begin() as connection:
         assert connection.exec_driver_sql("SELECT id FROM requests").scalars().all() == ["id-1"]
+    engine.dispose()
+
+
+def test_a_database_of_the_first_revision_keeps_its_rows_and_its_keys_have_no_limits(path):
+    made_at_first_revision(path)
+
+    engine = open_database(path)
+    writer = Writer(engine)
+    keys = load_keys(engine, writer)
+    with engine.begin() as connection:
+        numbers = connection.exec_driver_sql("SELECT number FROM requests").scalars().all()
+        revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    writer.close()
+
+    assert [(view.name, view.request_class, view.limits) for view in keys.list()] == [("old", "batch", KeyLimits())]
+    assert numbers == [41]
+    assert revision == SCHEMA_REVISION
+
+
+def made_at_first_revision(path) -> None:
+    """By the first migration itself, with a key and a request, as that Splash wrote them."""
+    config = Config()
+    config.set_main_option("script_location", str(MIGRATIONS))
+    engine = create_engine(URL.create("sqlite", database=str(path)))
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+        connection.exec_driver_sql("INSERT INTO keys VALUES (1, 'old', 'batch', 'sk-…abcd', x'00ff', 1.5, NULL)")
+        connection.execute(insert(metadata.tables["requests"]).values(msgspec.structs.asdict(row(41))))
     engine.dispose()
 
 

@@ -2,9 +2,12 @@
 
 import asyncio
 import contextlib
+import dataclasses
 
+import msgspec
 import pytest
 
+from control.dialects import chat
 from control.errors import EngineStopped
 from engine import wire
 from tests.unit.control_gateway.gateway_scripts import (
@@ -326,3 +329,32 @@ async def test_many_at_once_are_all_answered_once_and_have_a_row_each(tmp_path):
     assert sorted(row.number for row in rows) == list(range(1, 41))
     assert {row.outcome for row in rows} == {"completed"}
     assert len({request.id for request in stage.engine.received}) == 40
+
+
+# --- Token ids ---
+
+
+async def test_a_prompt_in_token_ids_is_not_given_to_another_model(tmp_path, monkeypatch):
+    parse = chat.parse_chat
+
+    def in_tokens(body, request_id):
+        exchange = parse(body, request_id)
+        prompt = wire.Prompt(tokens=(1, 2, 3))
+        return dataclasses.replace(exchange, generate=msgspec.structs.replace(exchange.generate, prompt=prompt))
+
+    monkeypatch.setattr(chat, "parse_chat", in_tokens)
+    async with staged(tmp_path) as stage:
+        stage.line.hold()
+        async with asking(stage) as same:
+            await eventually(lambda: len(stage.line.waiting) == 1)
+            stage.line.open()
+            answered = await same
+        stage.line.hold()
+        async with asking(stage) as other:
+            await eventually(lambda: len(stage.line.waiting) == 1)
+            stage.source.model = msgspec.structs.replace(stage.source.model, id="another")
+            stage.line.open()
+            refused = await other
+
+    assert answered.status_code == 200
+    assert (refused.status_code, refused.json()["error"]["code"]) == (409, "model_changed")

@@ -34,6 +34,8 @@ class PuppetEngine:
         self.cannot_start: Exception | None = None
         self.adoptable: Adopted | None = None
         self.answers_at_once = True
+        self.was_stuck = False
+        self.holds_its_end: asyncio.Event | None = None
         self.cleared = wire.CacheCleared(freed_bytes=2**30, blocks=96, snapshots=3)
         self.refuses: EngineRefused | None = None
 
@@ -88,7 +90,13 @@ class PuppetEngine:
             self.record = self.client = None
         return end
 
-    async def stop(self, *, is_forced) -> Ending:
+    async def aclose(self) -> None:
+        """It lives on."""
+
+    async def stop(self, *, is_forced, is_stuck=False) -> Ending:
+        self.was_stuck = is_stuck
+        if self.holds_its_end is not None:
+            await self.holds_its_end.wait()
         if self.cannot_be_signalled:
             raise PermissionError(1, "Operation not permitted")
         if self.can_be_ended:
@@ -114,14 +122,45 @@ class Memory:
 
 
 class Preview:
-    """Refuses the models that it is told to refuse."""
+    """Refuses the models that it is told to refuse. Those that are `elsewhere` have to be downloaded: each until the
+    test sets its event, or puts a refusal in its place."""
 
     def __init__(self) -> None:
         self.refused: set[str] = set()
+        self.elsewhere: dict[str, Hub] = {}
 
-    async def check(self, wanted: Wanted) -> None:
+    async def check(self, wanted: Wanted) -> bool:
         if wanted.model in self.refused:
             raise ModelRefused(f"{wanted.model} does not fit")
+        return wanted.model not in self.elsewhere
+
+    async def find(self, wanted: Wanted) -> None:
+        if wanted.model in self.refused:
+            raise ModelRefused(f"{wanted.model} is gone")
+
+    async def fetch(self, model: str, on_progress) -> None:
+        hub = self.elsewhere[model]
+        on_progress(wire.LoadProgress(bytes_read=3, bytes_total=10))
+        try:
+            await hub.over.wait()
+        except asyncio.CancelledError:
+            hub.was_called_off = True
+            raise
+        if hub.refusal is not None:
+            raise ModelRefused(hub.refusal)
+        del self.elsewhere[model]
+
+
+class Hub:
+    """One model that is somewhere else."""
+
+    def __init__(self, refusal: str | None = None) -> None:
+        self.over = asyncio.Event()
+        self.refusal = refusal
+        self.was_called_off = False
+
+    def end(self) -> None:
+        self.over.set()
 
 
 class Scene:
@@ -136,6 +175,7 @@ class Scene:
             self.line,
             remembered=RememberedLoads(self.memory),
             questions=self.preview,
+            fetch_notice_s=0.05,
             monotonic=lambda: self.now,
         )
 

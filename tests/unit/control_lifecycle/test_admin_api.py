@@ -5,12 +5,16 @@ from types import SimpleNamespace
 import httpx
 import msgspec
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy.exc import OperationalError
 
 from control import wire
 from control.admin_api import AdminApi
+from control.admin_settings import SettingsApi
+from control.aliases import DEFAULT_ALIASES, Aliases, stored_aliases
 from control.errors import EngineRefused
 from control.fifo import Ticket
+from control.heartbeats import Heartbeats
 from control.keys import load_keys
 from control.lifecycle import Wanted
 from control.login_links import LoginLinks
@@ -19,6 +23,8 @@ from control.metrics.questions import Questions
 from control.metrics.settings import load_settings
 from control.metrics.writer import Writer
 from control.overview import OverviewSource, TodayTotals
+from control.prometheus import Prometheus
+from control.quotas import Quotas
 from control.relay import Relay
 from engine.wire import ErrorAnswer
 from tests.unit.control_lifecycle.scene import Scene
@@ -43,14 +49,16 @@ async def api(tmp_path):
         api_base="http://127.0.0.1:8888/v1",
         version="0.1.0",
     )
+    keys, quotas, aliases = load_keys(database, writer), Quotas(), Aliases()
     app = AdminApi(
         supervisor=scene.supervisor,
         relay=relay,
-        line=scene.line,
-        keys=load_keys(database, writer),
+        keys=keys,
+        quotas=quotas,
         links=LoginLinks(),
         questions=questions,
-        settings=settings,
+        settings=SettingsApi(settings=settings, line=scene.line, aliases=aliases, heartbeats=Heartbeats(settings)),
+        prometheus=Prometheus(line=scene.line, engine=scene.supervisor.view, losses=lambda: writer.losses),
         engine_questions=scene.preview,
         overviews=overviews,
         health=wire.Health(name="control", pid=1, nonce="n"),
@@ -59,7 +67,7 @@ async def api(tmp_path):
     async with httpx.AsyncClient(
         transport=transport, base_url=f"http://127.0.0.1:{PORT}", headers=AUTHORISED
     ) as client:
-        yield SimpleNamespace(client=client, scene=scene, settings=settings)
+        yield SimpleNamespace(client=client, scene=scene, settings=settings, keys=keys, quotas=quotas, aliases=aliases)
     writer.close()
     questions.close()
 
@@ -74,7 +82,9 @@ async def test_health_tells_the_identity_to_everybody(api):
     assert msgspec.json.decode(answer.content, type=wire.Health) == wire.Health(name="control", pid=1, nonce="n")
 
 
-@pytest.mark.parametrize("path", [wire.OVERVIEW, wire.KEYS, wire.REQUESTS, wire.MODELS, "/nowhere", "/healthz/"])
+@pytest.mark.parametrize(
+    "path", [wire.OVERVIEW, wire.KEYS, wire.REQUESTS, wire.MODELS, wire.METRICS, "/nowhere", "/healthz/"]
+)
 @pytest.mark.parametrize("given", ["", "Bearer wrong", SECRET, f"Bearer {SECRET}x", "Bearer \xff"])
 async def test_everything_else_needs_the_secret(api, path, given):
     answer = await api.client.get(path, headers=[(b"authorization", given.encode("latin-1"))])
@@ -227,6 +237,17 @@ async def test_a_key_is_made_listed_without_itself_and_revoked(api):
     [
         ("POST", wire.KEYS, b'{"name": ""}', 400, "key_name_invalid"),
         ("POST", wire.KEYS, b"{}", 400, "invalid_request"),
+        ("POST", wire.KEYS, b'{"name": "x", "limits": {"max_in_flight": 0}}', 400, "invalid_request"),
+        ("PATCH", wire.KEY.format(id=99), b'{"max_in_flight": 1}', 404, "key_not_found"),
+        ("PATCH", wire.KEY.format(id=99), b"{}", 404, "key_not_found"),
+        ("PATCH", wire.KEY.format(id="x"), b"{}", 400, "invalid_request"),
+        ("PATCH", wire.KEY.format(id=99), b'{"tokens_per_day": 1000000000000001}', 400, "invalid_request"),
+        ("PATCH", wire.KEY.format(id=99), b'{"requests_per_day": "5"}', 400, "invalid_request"),
+        ("PUT", wire.ALIASES, b"{}", 400, "invalid_request"),
+        ("PUT", wire.ALIASES, b'{"aliases": [{"name": " "}]}', 400, "invalid_request"),
+        ("PUT", wire.ALIASES, b'{"aliases": [{"name": "x", "request_class": "first"}]}', 400, "invalid_request"),
+        ("PUT", wire.HEARTBEATS, b'{"modes": {"chat": "ping"}}', 400, "invalid_request"),
+        ("PUT", wire.HEARTBEATS, b"[]", 400, "invalid_request"),
         ("DELETE", wire.KEY.format(id=99), b"", 404, "key_not_found"),
         ("DELETE", wire.KEY.format(id="x"), b"", 400, "invalid_request"),
         ("GET", wire.REQUESTS + "?limit=0", b"", 400, "invalid_request"),
@@ -250,6 +271,75 @@ async def test_what_cannot_be_done_is_answered_with_a_code_and_a_sentence(api, m
 
     assert (answer.status_code, error_of(answer).code) == (status, code)
     assert error_of(answer).message
+
+
+async def test_the_limits_of_a_key_are_set_changed_and_shown_with_what_it_used(api):
+    body = b'{"name": "laptop", "limits": {"max_in_flight": 4, "tokens_per_day": 1000}}'
+    made = msgspec.json.decode((await api.client.post(wire.KEYS, content=body)).content, type=wire.CreatedKey)
+    key = api.keys.verify(made.key.encode())
+    api.quotas.leave(api.quotas.enter(key), tokens=70, was_rejected=False)
+    api.quotas.enter(key)
+
+    changed = await api.client.patch(wire.KEY.format(id=1), content=b'{"max_in_flight": null, "requests_per_day": 9}')
+    listed = msgspec.json.decode((await api.client.get(wire.KEYS)).content, type=wire.KeyList)
+
+    (view,) = listed.keys
+    assert made.view.limits == wire.KeyLimits(max_in_flight=4, tokens_per_day=1000)
+    assert view.limits == wire.KeyLimits(requests_per_day=9, tokens_per_day=1000)
+    assert view.today == wire.KeyUsage(requests=2, tokens=70, in_flight=1)
+    assert msgspec.json.decode(changed.content, type=wire.KeyView) == view
+
+
+async def test_a_limit_that_cannot_be_is_refused_by_its_name(api):
+    answer = await api.client.patch(wire.KEY.format(id=1), content=b'{"tokens_per_day": 0}')
+
+    assert "tokens_per_day" in error_of(answer).message
+
+
+async def test_aliases_are_listed_replaced_at_once_and_kept_for_the_next_start(api):
+    before = msgspec.json.decode((await api.client.get(wire.ALIASES)).content, type=wire.AliasList)
+    body = b'{"aliases": [{"name": "claude-haiku-*", "request_class": "batch"}, {"name": "claude-local"}]}'
+
+    answer = await api.client.put(wire.ALIASES, content=body)
+
+    wanted = (wire.Alias(name="claude-haiku-*", request_class="batch"), wire.Alias(name="claude-local"))
+    assert before.aliases == DEFAULT_ALIASES
+    assert msgspec.json.decode(answer.content, type=wire.AliasList).aliases == wanted
+    assert api.aliases.list() == stored_aliases(api.settings) == wanted
+
+
+async def test_aliases_that_the_database_does_not_take_are_not_in_force(api, monkeypatch):
+    async def put(name, value):
+        raise OperationalError("database is locked", None, Exception())
+
+    monkeypatch.setattr(api.settings, "put", put)
+
+    answer = await api.client.put(wire.ALIASES, content=b'{"aliases": []}')
+
+    assert answer.status_code == 503
+    assert api.aliases.list() == DEFAULT_ALIASES
+
+
+async def test_heartbeats_are_listed_and_changed_one_by_one(api):
+    before = msgspec.json.decode((await api.client.get(wire.HEARTBEATS)).content, type=wire.HeartbeatSettings)
+
+    answer = await api.client.put(wire.HEARTBEATS, content=b'{"modes": {"messages": "ping"}}')
+
+    after = msgspec.json.decode(answer.content, type=wire.HeartbeatSettings)
+    assert before.choices["messages"] == ("typed", "ping", "comment")
+    assert after.modes == {**before.modes, "messages": "ping"}
+    assert Heartbeats(api.settings).mode_of("messages") == "ping"
+
+
+async def test_prometheus_can_read_the_metrics(api):
+    await api.scene.ready()
+
+    answer = await api.client.get(wire.METRICS)
+
+    families = {family.name: family for family in text_string_to_metric_families(answer.text)}
+    states = {sample.labels["state"]: sample.value for sample in families["splash_engine_state"].samples}
+    assert answer.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert (states["ready"], states["failed"]) == (1, 0)
 
 
 async def test_a_login_link_works_once(api):

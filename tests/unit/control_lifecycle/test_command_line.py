@@ -2,20 +2,25 @@
 
 import os
 import signal
+from importlib.metadata import version
 from types import SimpleNamespace
 
 import pytest
 
 from control.cli.admin_client import AdminClient
+from control.cli.app import app
 from control.cli.cache import sentence
 from control.cli.load_options import Given, load_request
+from control.cli.load_progress import _what_happens
+from control.cli.models import print_models
 from control.cli.places import Place, running_control
-from control.cli.status import _at_work, _cache, is_running, status
+from control.cli.status import _cache, facts, is_running, status, table
 from control.cli.tables import print_table
-from control.command_errors import CommandFailed, NotAnswering, NotRunning, UsageWrong
+from control.cli.up import wait_until_loaded
+from control.command_errors import CommandFailed, NotAnswering, NotRunning, StartFailed, UsageWrong
 from control.config import Settings
 from control.home import Home
-from control.wire import CacheCleared, CacheStatus, EngineView, LoadRequest
+from control.wire import CacheCleared, CacheStatus, EngineView, LoadRequest, ModelOnDisk
 
 
 @pytest.fixture
@@ -112,22 +117,134 @@ def test_what_clearing_the_cache_gave_back_is_said():
     [
         (
             CacheStatus(is_on=True, lookup_tokens=1000, hit_rate=0.931, used_bytes=2**30, budget_bytes=2**32),
-            "prefix cache hit rate 93.1%, 1.0 GiB of 4.0 GiB",
+            "hit rate 93.1%, 1.0 GiB of 4.0 GiB",
             0.931,
         ),
-        (CacheStatus(is_on=True, budget_bytes=2**32), "prefix cache no prompt yet, 0 KiB of 4.0 GiB", None),
-        (CacheStatus(is_on=False, reason="no way to copy it"), "prefix cache off: no way to copy it", None),
+        (CacheStatus(is_on=True, budget_bytes=2**32), "no prompt yet, 0 KiB of 4.0 GiB", None),
+        (CacheStatus(is_on=False, reason="no way to copy it"), "off: no way to copy it", None),
     ],
 )
 def test_the_status_tells_of_the_prefix_cache(cache, text, hit_rate):
-    entry = {"model": "demo", "cache": _cache(cache), "failed_tests": []}
+    report = {"control": {}, "engine": {"model": "demo", "cache": _cache(cache), "failed_tests": []}}
 
-    assert _at_work(entry) == f"demo; {text}"
-    assert entry["cache"]["hit_rate"] == hit_rate
+    assert facts(report) == [("model", "demo"), ("cache", text)]
+    assert report["engine"]["cache"]["hit_rate"] == hit_rate
 
 
 def test_the_status_names_the_self_tests_that_did_not_pass():
-    assert _at_work({"model": "demo", "failed_tests": ["restore"]}) == "demo; self-tests not passed: restore"
+    report = {"control": {}, "engine": {"model": "demo", "cache": None, "failed_tests": ["restore", "rows"]}}
+
+    assert facts(report) == [("model", "demo"), ("self-tests", "not passed: restore, rows")]
+
+
+@pytest.mark.parametrize(
+    ("kv_bits", "text"),
+    [
+        (8, "context 65,536 tokens, kept in 8 bits; longest gap 250 ms, share of running streams 0.25"),
+        (
+            None,
+            "context 65,536 tokens, kept as the model computes it; longest gap 250 ms, share of running streams 0.25",
+        ),
+    ],
+)
+def test_the_status_shows_the_settings_of_the_loaded_model(kv_bits, text):
+    settings = {"context": 65_536, "kv_bits": kv_bits, "max_gap_ms": 250.0, "decode_share": 0.25}
+    report = {"control": {}, "engine": {"model": "demo", "settings": settings, "cache": None}}
+
+    assert facts(report)[1] == ("settings", text)
+
+
+def test_at_eighty_columns_the_status_breaks_no_cell_and_shows_every_line_of_an_error(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    entry = {"state": "not answering", "pid": 4_194_304, "port": 65_535, "memory_bytes": 99 * 2**30}
+    error = "The engine ended 5 times in a row and is not started again. Last: it did.\nTraceback:\nMemoryError"
+
+    table({"control": entry, "engine": entry | {"error": error, "cache": None}})
+
+    shown = capsys.readouterr().out
+    assert shown.count("not answering") == 2 and shown.count("101,376 MiB") == 2
+    assert max(map(len, shown.splitlines())) <= 80
+    assert [line.strip() for line in shown.splitlines()[-2:]] == ["Traceback:", "MemoryError"]
+
+
+MODEL = ModelOnDisk(
+    name="mlx-community/Qwen3-Coder-480B-A35B-Instruct-4bit-DWQ",
+    path="/Users/somebody/.cache/huggingface/hub/models--mlx-community--Qwen3-Coder/snapshots/0123456789abcdef",
+    architecture="qwen3_moe",
+    quantization="4-bit",
+    weights_bytes=270 * 2**30,
+    native_context_tokens=262_144,
+    fits=True,
+    is_demo=False,
+)
+
+
+@pytest.mark.parametrize("columns", [80, 300])
+def test_the_name_of_a_model_is_whole_at_any_width(columns, monkeypatch, capsys, place):
+    async def models(self):
+        return (MODEL,)
+
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setattr("control.engine_questions.EngineQuestions.models", models)
+
+    print_models(place, as_json=False)
+
+    shown = capsys.readouterr().out
+    assert MODEL.name in shown and MODEL.path in shown
+    assert ("┃" in shown) is (columns == 300)
+
+
+def test_the_version_is_printed(capsys):
+    with pytest.raises(SystemExit) as caught:
+        app(["--version"])
+
+    assert caught.value.code == 0
+    assert capsys.readouterr().out == f"splash {version('splash-server')}\n"
+
+
+@pytest.mark.parametrize("state", ["ready", "unloaded"])
+def test_a_model_on_its_way_while_another_runs_is_shown_as_being_downloaded(state):
+    coming = EngineView(state=state, model_name=None, wanted_model="org/name")
+
+    assert _what_happens(coming) == "downloading"
+    assert _what_happens(EngineView(state="draining", model_name="demo", wanted_model="org/name")) == "draining"
+
+
+class Overviews:
+    """An admin client that gives one overview after the other."""
+
+    def __init__(self, *engines: EngineView) -> None:
+        self.engines = list(engines)
+
+    def overview(self):
+        return SimpleNamespace(engine=self.engines.pop(0))
+
+
+DOWNLOADING = EngineView(state="ready", model_name="demo", wanted_model="org/name")
+
+
+def test_a_load_is_followed_through_its_download_to_the_end(monkeypatch):
+    monkeypatch.setattr("control.cli.up.POLL_S", 0)
+    ready = EngineView(state="ready", model_name="org/name", wanted_model="org/name")
+
+    overview = wait_until_loaded(Overviews(DOWNLOADING, ready), show=lambda engine: None)
+
+    assert overview.engine == ready
+
+
+@pytest.mark.parametrize(
+    "after",
+    [
+        EngineView(state="ready", model_name="demo", wanted_model="demo", error="the disk is full"),
+        EngineView(state="unloaded", error="the disk is full"),
+        EngineView(state="failed", model_name="org/name", wanted_model="org/name", error="the disk is full"),
+    ],
+)
+def test_a_download_that_fails_is_told_by_the_command_that_waits_for_it(after, monkeypatch):
+    monkeypatch.setattr("control.cli.up.POLL_S", 0)
+
+    with pytest.raises(StartFailed, match="the disk is full"):
+        wait_until_loaded(Overviews(DOWNLOADING, after), show=lambda engine: None)
 
 
 def test_an_argument_that_is_not_text_is_wrong_usage(place, listen):

@@ -1,8 +1,10 @@
 """What the engine's program is asked, with little programs in its place."""
 
+import asyncio
 import json
 import sys
 
+import psutil
 import pytest
 
 from control.engine_questions import EngineQuestions
@@ -21,7 +23,46 @@ def answering(tmp_path):
 
 @pytest.mark.parametrize("answer", [{"plan": None}, {}, {"plan": None, "model": "org/name"}])
 async def test_a_model_that_is_not_downloaded_yet_may_be_loaded(answering, answer):
-    await answering(json.dumps(answer)).check(Wanted("org/name"))
+    is_here = await answering(json.dumps(answer)).check(Wanted("org/name"))
+
+    assert not is_here
+
+
+async def test_the_progress_of_a_download_is_told_line_by_line(answering):
+    told = []
+
+    await answering('{"bytes_read": 1, "bytes_total": 4}\n{"bytes_read": 4, "bytes_total": 4}').fetch(
+        "org/name", told.append
+    )
+
+    assert [(progress.bytes_read, progress.bytes_total) for progress in told] == [(1, 4), (4, 4)]
+
+
+async def test_a_download_that_fails_is_a_refusal_with_the_last_sentence(tmp_path):
+    home = Home(tmp_path / "home")
+    home.create()
+    program = "import sys; print('{}', flush=True); sys.exit('a warning\\norg/name is nowhere')"
+
+    with pytest.raises(ModelRefused, match=r"^org/name is nowhere$"):
+        await EngineQuestions(home, [sys.executable, "-c", program]).fetch("org/name", lambda progress: None)
+
+
+async def test_a_download_that_is_called_off_leaves_no_process(tmp_path):
+    home = Home(tmp_path / "home")
+    home.create()
+    program = "import os, time; print('{\"bytes_read\": %d}' % os.getpid(), flush=True); time.sleep(60)"
+    pids = asyncio.Queue()
+    fetching = asyncio.create_task(
+        EngineQuestions(home, [sys.executable, "-c", program]).fetch(
+            "org/name", lambda progress: pids.put_nowait(progress.bytes_read)
+        )
+    )
+    pid = await pids.get()
+
+    fetching.cancel()
+    await asyncio.wait({fetching})
+
+    assert not psutil.pid_exists(pid)
 
 
 @pytest.mark.parametrize("answer", ["null", "{", '{"plan": 1}', ""])

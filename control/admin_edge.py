@@ -1,0 +1,121 @@
+"""The edge of the admin API: the secret and the Host, JSON bodies and answers, and every refusal as `AdminError`.
+
+It knows no route and nobody that an order goes to.
+"""
+
+import hmac
+import logging
+import re
+from collections.abc import Iterable
+from typing import Any, Final, TypeVar
+
+import msgspec
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
+
+from control import wire
+from control.errors import AdminSecretWrong, BodyTooLarge, ControlError, HostNotAllowed, OrderInvalid
+from control.gate import loopback_hosts
+
+logger = logging.getLogger(__name__)
+
+BODY_LIMIT_BYTES: Final = 64 * 1024
+# What an id or a limit can be at most, in the database too.
+NUMBER: Final = re.compile("[0-9]{1,18}")
+
+Body = TypeVar("Body", bound=msgspec.Struct)
+
+
+class Guard:
+    """In front of every route: an allowed Host, then the secret, before anything of the request is read."""
+
+    def __init__(self, app: ASGIApp, *, secret: str, port: int) -> None:
+        self._app = app
+        self._secret = f"Bearer {secret}".encode()
+        self._hosts = {host.encode() for host in loopback_hosts(port)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        refusal = self._refusal(scope)
+        if refusal is None:
+            await self._app(scope, receive, send)
+        else:
+            await _refusal_answer(refusal)(scope, receive, send)
+
+    def _refusal(self, scope: Scope) -> ControlError | None:
+        if _header(scope["headers"], b"host") not in self._hosts:
+            return HostNotAllowed()
+        # The path as it was sent: `request.url` is built from headers that the client chooses.
+        if scope["path"] == wire.HEALTHZ:
+            return None
+        given = _header(scope["headers"], b"authorization") or b""
+        return None if hmac.compare_digest(given, self._secret) else AdminSecretWrong()
+
+
+async def body_of(request: Request, kind: type[Body]) -> Body:
+    """The JSON body. Raises OrderInvalid with the field that is wrong, BodyTooLarge."""
+    content = b""
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > BODY_LIMIT_BYTES:
+            raise BodyTooLarge(limit_bytes=BODY_LIMIT_BYTES)
+    try:
+        return msgspec.json.decode(content or b"{}", type=kind)
+    except msgspec.DecodeError as error:
+        raise OrderInvalid(f"{error}.") from error
+    except RecursionError as error:
+        raise OrderInvalid("The body is nested too deeply.") from error
+
+
+def number_of(text: str) -> int | None:
+    return int(text) if NUMBER.fullmatch(text) else None
+
+
+def _header(headers: Iterable[tuple[bytes, bytes]], name: bytes) -> bytes | None:
+    """None when it is missing, and when it is there twice: then it is not clear which one counts."""
+    values = [value for key, value in headers if key == name]
+    return values[0] if len(values) == 1 else None
+
+
+def json_answer(answer: msgspec.Struct, *, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(answer), status_code=status, media_type="application/json")
+
+
+def _refusal_answer(error: ControlError) -> Response:
+    return json_answer(wire.AdminError(code=error.code, message=str(error)), status=error.status)
+
+
+async def _refused(request: Request, error: Any) -> Response:
+    return _refusal_answer(error)
+
+
+async def _not_kept(request: Request, error: Any) -> Response:
+    logger.warning("admin request not kept path=%s reason=%s", request.scope["path"], error)
+    message = "The database did not take or give it (it is locked, full or read-only); try again."
+    return json_answer(wire.AdminError(code="database_unusable", message=message), status=503)
+
+
+async def _no_such_thing(request: Request, error: Any) -> Response:
+    message = f"{error.detail}: {request.method} {request.scope['path']}"
+    return json_answer(wire.AdminError(code="not_found", message=message), status=error.status_code)
+
+
+async def _broke(request: Request, error: Any) -> Response:
+    logger.error("admin request broke path=%s", request.scope["path"], exc_info=error)
+    return json_answer(
+        wire.AdminError(code="internal_error", message="Control made a mistake; its log says more."), status=500
+    )
+
+
+HANDLERS: Final[dict[Any, ExceptionHandler]] = {
+    ControlError: _refused,
+    SQLAlchemyError: _not_kept,
+    HTTPException: _no_such_thing,
+    Exception: _broke,
+}
+"""For Starlette: what each exception is to the one who asked."""

@@ -1,0 +1,166 @@
+"""`splash connect CLIENT`: a key of its own for a client, and exactly what that client needs to use it.
+
+It prints that, or with `--write` merges it into the client's config. What a client needs is in `control.connections`.
+"""
+
+import os
+import shlex
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Final
+from urllib.parse import urlsplit
+
+import msgspec
+import typer
+
+from control.cli.admin_client import AdminClient
+from control.cli.places import AsJson, running_control, this_place
+from control.command_errors import UsageWrong
+from control.connections.clients import CLIENTS, ClientName
+from control.connections.connection import Client, ConfigFile, ConfigInvalid, Connection
+from control.connections.merging import ConfigUnusable, Written, read_config, write_config
+from control.loopback import ask
+from control.wire import Overview
+
+KEY_CHECK_TIMEOUT_S: Final = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """`key_name` None: the client's name, and a key that its config holds already is kept."""
+
+    client: Client
+    writes: bool = False
+    key_name: str | None = None
+    replaces: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Connected:
+    """`key_name` None: the key that the config held was kept. `written` None: nothing was to be written."""
+
+    client: Client
+    connection: Connection
+    path: Path | None
+    key_name: str | None
+    written: Written | None = None
+
+
+def connect(
+    client: Annotated[ClientName, typer.Argument(help="Who is to use this Splash.")],
+    write: Annotated[bool, typer.Option("--write", help="Merge it into the client's own config.")] = False,
+    key: Annotated[str | None, typer.Option("--key", metavar="NAME", help="What its key is called.")] = None,
+    replace_key: Annotated[bool, typer.Option("--replace", help="Revoke the key that has that name.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make a key for a client, and print what the client needs, or write it into the client's config."""
+    done = connected(running_control(this_place()), Order(CLIENTS[client], write, key, replace_key), Path.home())
+    if as_json:
+        typer.echo(msgspec.json.encode(report(done)).decode())
+        return
+    if done.written is None:
+        typer.echo(instructions(done))
+    typer.echo("\n".join(remarks(done)), err=True)
+
+
+def connected(admin: AdminClient, order: Order, home: Path) -> Connected:
+    """Carry it out. Raises UsageWrong, ConfigUnusable before anything was changed, and what the admin API refuses."""
+    file, client = order.client.file, order.client
+    if file is None and order.writes:
+        raise UsageWrong(f"{client.title} has no config file; set what `splash connect {client.name}` prints.")
+    path = None if file is None else file.path(os.environ, home)
+    overview = admin.overview()
+    connection = connection_of(overview, key="")
+    if file is None or path is None or not order.writes:
+        key_name, key = minted(admin, order)
+        return Connected(client, replace(connection, key=key), path, key_name)
+    before = read_config(path)
+    # Before a key is made for it: a config that can't take one is left alone, and so are the keys.
+    kept = _checked(file, path, before, connection)
+    is_kept = order.key_name is None and not order.replaces and kept is not None and _is_accepted(connection, kept)
+    name, key = (None, kept) if is_kept and kept is not None else minted(admin, order)
+    connection = replace(connection, key=key)
+    written = write_config(path, file.merged(before, connection), before=before)
+    return Connected(client, connection, path, name, written)
+
+
+def connection_of(overview: Overview, *, key: str) -> Connection:
+    model = overview.engine.model
+    context_tokens = None if model is None else model.maximum_context_tokens
+    return Connection(api_base=overview.api_base, key=key, context_tokens=context_tokens)
+
+
+def minted(admin: AdminClient, order: Order) -> tuple[str, str]:
+    """The name and the text of a new key. A taken name gets a number, unless the key that has it is to be replaced."""
+    wanted = (order.key_name or order.client.name).strip()
+    views = admin.keys()
+    active = {view.name: view.id for view in views if view.revoked_at_s is None}
+    if order.replaces and wanted in active:
+        admin.revoke_key(active.pop(wanted))
+    name, number = wanted, 2
+    while name in active:
+        name, number = f"{wanted} {number}", number + 1
+    return name, admin.new_key(name, "interactive").key
+
+
+def instructions(done: Connected) -> str:
+    """What a person copies: lines for a shell, or the content of the client's config file."""
+    variables = done.client.environment(done.connection)
+    if variables:
+        return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
+    assert done.client.file is not None
+    return done.client.file.merged("", done.connection).rstrip("\n")
+
+
+def remarks(done: Connected) -> list[str]:
+    """What it did, and what is left to do, each in a sentence."""
+    client, written = done.client, done.written
+    said = []
+    if written is not None:
+        said.append(f"{written.path} {'has' if written.is_changed else 'had'} all that {client.title} needs.")
+        if written.backup is not None:
+            said.append(f"As it was before, it is kept as {written.backup}.")
+    elif client.file is not None:
+        said.append(f"For {done.path}; `splash connect {client.name} --write` merges it in and keeps the rest.")
+    said.append("The key in it is kept." if done.key_name is None else f'The key is called "{done.key_name}".')
+    if client.file is not None and done.connection.context_tokens is None:
+        again = f"`splash connect {client.name}{' --write' if written is not None else ''}`"
+        said.append(f"No model is loaded, so how long its context is was left out; run {again} again when one is.")
+    return [*said, *client.notes]
+
+
+def report(done: Connected) -> dict[str, Any]:
+    """What `--json` prints."""
+    written, file = done.written, done.client.file
+    return {
+        "client": done.client.name,
+        "key": done.connection.key,
+        "key_name": done.key_name,
+        "api": done.connection.api_base,
+        "context": done.connection.context_tokens,
+        "environment": done.client.environment(done.connection),
+        "file": None if done.path is None else str(done.path),
+        "content": None if file is None else file.merged("", done.connection),
+        "written": written is not None,
+        "changed": written is not None and written.is_changed,
+        "backup": None if written is None or written.backup is None else str(written.backup),
+    }
+
+
+def _checked(file: ConfigFile, path: Path, before: str, connection: Connection) -> str | None:
+    """The key that is in the config. Raises ConfigUnusable when the client could not read it, or nothing fits in."""
+    try:
+        file.merged(before, connection)
+        return file.key_in(before)
+    except ConfigInvalid as error:
+        raise ConfigUnusable(f"{path} {error}; nothing was changed.") from error
+
+
+def _is_accepted(connection: Connection, key: str) -> bool:
+    """The gateway knows the key, and it is not revoked."""
+    address = urlsplit(connection.api_base)
+    if not key.isascii() or not key.isprintable() or address.port is None or address.hostname is None:
+        return False
+    path = f"{address.path}/models"
+    answer = ask(address.port, path, secret=key, timeout_s=KEY_CHECK_TIMEOUT_S, host=address.hostname)
+    return answer is not None and answer.status == 200

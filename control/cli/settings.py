@@ -1,0 +1,70 @@
+"""`splash settings [set]`: what can be changed while Splash runs and has no command of its own.
+
+It does not say what a setting can be: control does.
+"""
+
+import re
+from collections.abc import Callable
+from typing import Annotated, Final
+
+import msgspec
+import typer
+
+from control.cli.admin_client import AdminClient
+from control.cli.places import AsJson, running_control, this_place
+from control.cli.tables import print_table, printable
+from control.command_errors import UsageWrong
+from control.fifo import MAXIMUM_CONCURRENCY
+from control.wire import HeartbeatSettings
+
+CONCURRENCY: Final = "concurrency"
+HEARTBEAT: Final = "heartbeat."
+DIGIT: Final = re.compile("[0-9]{1,3}")
+
+settings = typer.Typer(help="Settings that change while Splash runs. Without a command: list them.")
+
+
+@settings.callback(invoke_without_command=True)
+def list_settings(context: typer.Context, as_json: AsJson = False) -> None:
+    if context.invoked_subcommand is not None:
+        return
+    client = running_control(this_place())
+    concurrency, heartbeats = client.overview().concurrency, client.heartbeats()
+    if as_json:
+        typer.echo(msgspec.json.encode({CONCURRENCY: concurrency, "heartbeats": heartbeats.modes}).decode())
+    else:
+        print_table(("setting", "value", "can be"), rows(concurrency, heartbeats))
+
+
+@settings.command("set")
+def set_setting(
+    text: Annotated[str, typer.Argument(metavar="NAME=VALUE", help="As `splash settings` shows them.")],
+) -> None:
+    """Change a setting, at once and for later starts: `splash settings set heartbeat.messages=ping`."""
+    change = change_of(text)
+    change(running_control(this_place()))
+    typer.echo(f"{printable(text)} from now on.")
+
+
+def rows(concurrency: int, heartbeats: HeartbeatSettings) -> list[tuple[str, str, str]]:
+    return [
+        (CONCURRENCY, str(concurrency), f"1 to {MAXIMUM_CONCURRENCY}"),
+        *(
+            (HEARTBEAT + dialect, mode, ", ".join(heartbeats.choices.get(dialect, ())))
+            for dialect, mode in heartbeats.modes.items()
+        ),
+    ]
+
+
+def change_of(text: str) -> Callable[[AdminClient], None]:
+    """What sends it. Raises UsageWrong for a name that no setting has."""
+    name, has_value, value = text.partition("=")
+    if not has_value:
+        raise UsageWrong(f"What shall {printable(name)} be? NAME=VALUE.")
+    if name == CONCURRENCY:
+        if DIGIT.fullmatch(value) is None:
+            raise UsageWrong(f"{CONCURRENCY} is a number, 1 to {MAXIMUM_CONCURRENCY}.")
+        return lambda client: client.set_concurrency(int(value))
+    if name.startswith(HEARTBEAT):
+        return lambda client: client.set_heartbeat(name.removeprefix(HEARTBEAT), value)
+    raise UsageWrong(f"There is no setting {printable(name)!r}; `splash settings` lists them.")

@@ -1,0 +1,46 @@
+"""A body of an OpenAI client as the Struct of its dialect: what is wrong with it is named as the client named it.
+
+It knows no field, and nothing of what the fields mean.
+"""
+
+from typing import TypeVar
+
+import msgspec
+
+from control.dialects.nesting import NESTING_LIMIT
+from control.errors import InvalidRequest
+
+_Kind = TypeVar("_Kind")
+
+
+def decoded(body: bytes, kind: type[_Kind]) -> _Kind:
+    """Raises InvalidRequest, and RecursionError for what is nested deeper than the decoder goes."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise _refusal(error, "") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise InvalidRequest(f"The body is not valid JSON: {error}.") from error
+
+
+def converted(value: object, kind: type[_Kind], field: str) -> _Kind:
+    """The same of a part of a body that was decoded as anything. Raises InvalidRequest."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise _refusal(error, field) from error
+
+
+def too_deep(field: str | None = None) -> InvalidRequest:
+    return InvalidRequest(f"It is nested too deeply; {NESTING_LIMIT} levels are supported.", param=field)
+
+
+def _refusal(error: msgspec.ValidationError, within: str) -> InvalidRequest:
+    """`messages[0].role` of msgspec's `$.messages[0].role`; what is missing stands in the sentence, not in the path."""
+    sentence, _, path = str(error).partition(" - at `$")
+    # `[...]` stands for a key of the client's own.
+    field = (within + path.rstrip("`").partition("[...]")[0]).removeprefix(".")
+    if "missing required field" in sentence:
+        missing = sentence.split("`")[1]
+        field = f"{field}.{missing}" if field else missing
+    return InvalidRequest(f"{sentence}.", param=field or None)

@@ -1,0 +1,95 @@
+"""The tools of a Messages request and which of them may be called, from Anthropic's form to the engine's neutral one.
+
+It drops the tools that only Anthropic's servers can run, and judges no schema: the engine does, where it enforces one.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from control.dialects.chat_skipped import Skipped
+from control.dialects.nesting import NESTING_LIMIT, is_too_deep
+from control.errors import InvalidRequest
+from engine import wire
+
+# A client with many MCP servers has some hundreds.
+TOOLS_LIMIT: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class NeutralTools:
+    """`places` says of each tool where it stands in the client's body."""
+
+    tools: tuple[wire.Tool, ...]
+    places: tuple[str, ...]
+    choice: wire.ToolChoice
+
+
+def neutral_tools(tools: list[Any] | None, choice: dict[str, Any] | None, skipped: Skipped) -> NeutralTools:
+    """Raises InvalidRequest that names the field."""
+    if len(tools or ()) > TOOLS_LIMIT:
+        raise InvalidRequest(f"At most {TOOLS_LIMIT} tools are supported.", param="tools")
+    known: dict[str, wire.Tool] = {}
+    dropped: list[str] = []
+    for index, tool in enumerate(tools or ()):
+        place = f"tools[{index}]"
+        if not isinstance(tool, dict):
+            raise InvalidRequest("A tool is an object.", param=place)
+        if _is_custom(tool):
+            known[place] = _tool(tool, place)
+        else:
+            dropped.append(str(tool["type"]))
+            skipped.add("tool", dropped[-1])
+    tool_set = tuple(known.values())
+    return NeutralTools(tool_set, tuple(known), _choice(choice, tool_set, dropped))
+
+
+def _is_custom(tool: dict[str, Any]) -> bool:
+    """Whatever its type: with a schema of its own, it is the client that runs it."""
+    return tool.get("type") in (None, "custom") or isinstance(tool.get("input_schema"), dict)
+
+
+def _tool(tool: dict[str, Any], place: str) -> wire.Tool:
+    name, description, schema = tool.get("name"), tool.get("description"), tool.get("input_schema")
+    if not isinstance(name, str) or not name:
+        raise InvalidRequest("A tool needs a name.", param=f"{place}.name")
+    if description is not None and not isinstance(description, str):
+        raise InvalidRequest("A text is expected here.", param=f"{place}.description")
+    if schema is not None and not isinstance(schema, dict):
+        raise InvalidRequest("A JSON schema is expected here.", param=f"{place}.input_schema")
+    if is_too_deep(schema):
+        raise InvalidRequest(f"At most {NESTING_LIMIT} levels are supported.", param=f"{place}.input_schema")
+    return wire.Tool(
+        name=name, description=description or "", parameters=schema or {}, strict=tool.get("strict") in (True, "true")
+    )
+
+
+def _choice(choice: dict[str, Any] | None, tools: tuple[wire.Tool, ...], dropped: list[str]) -> wire.ToolChoice:
+    if choice is None:
+        return wire.ToolChoice()
+    is_parallel = choice.get("disable_parallel_tool_use") is not True
+    match choice.get("type"):
+        case "auto":
+            return wire.ToolChoice(parallel=is_parallel)
+        case "none":
+            return wire.ToolChoice(mode="none")
+        case "any":
+            if not tools:
+                raise InvalidRequest(
+                    f"A call is required, but no tool can be called.{_why(dropped)}", param="tool_choice"
+                )
+            return wire.ToolChoice(mode="required", parallel=is_parallel)
+        case "tool":
+            name = choice.get("name")
+            if not isinstance(name, str) or name not in {tool.name for tool in tools}:
+                raise InvalidRequest(
+                    f"tool_choice names {name!r}, which is not among the tools.{_why(dropped)}",
+                    param="tool_choice.name",
+                )
+            return wire.ToolChoice(mode="named", name=name, parallel=is_parallel)
+    raise InvalidRequest("The type of tool_choice is auto, any, tool or none.", param="tool_choice.type")
+
+
+def _why(dropped: list[str]) -> str:
+    return (
+        f" Tools that run on Anthropic's servers are not there: {', '.join(sorted(set(dropped)))}." if dropped else ""
+    )

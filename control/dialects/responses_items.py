@@ -1,0 +1,279 @@
+"""The input items of a Responses request, to the engine's neutral messages: same order, nothing lost that a model sees.
+
+What the model did in one go (thought, said, called) comes as several items, and is one message. It does not fold
+system messages: only the engine knows what the model's template can say. Items of a type that is not known, and those
+that only OpenAI can read, are left out, and noted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, Literal
+
+import msgspec
+
+from control.dialects.chat_skipped import Skipped
+from control.dialects.nesting import NESTING_LIMIT, is_too_deep
+from control.dialects.response_history import ResponseHistory
+from control.dialects.responses_fields import converted
+from control.dialects.responses_parts import neutral_parts, text_of
+from control.dialects.responses_tools import NeutralTools, RawTool
+from control.errors import InvalidRequest
+from engine import wire
+
+# Each costs some microseconds; a session that fills a million tokens has some thousands.
+ITEMS_LIMIT: Final = 50_000
+
+_ROLES: Final[dict[str, Literal["system", "user", "assistant"]]] = {
+    "system": "system",
+    "developer": "system",
+    "user": "user",
+    "assistant": "assistant",
+}
+
+
+class MessageItem(msgspec.Struct, frozen=True):
+    role: str
+    content: str | list[Any] | None = None
+
+
+class ReasoningItem(msgspec.Struct, frozen=True):
+    summary: str | list[Any] | None = None
+    content: str | list[Any] | None = None
+
+
+class CallItem(msgspec.Struct, frozen=True):
+    """A function_call, or a custom_tool_call with its `input`."""
+
+    name: str
+    call_id: str | None = None
+    id: str | None = None
+    namespace: str | None = None
+    arguments: str | dict[str, Any] | None = None
+    input: str | None = None
+
+
+class BuiltInCallItem(msgspec.Struct, frozen=True):
+    call_id: str | None = None
+    id: str | None = None
+    action: Any = None
+    arguments: Any = None
+
+
+class OutputItem(msgspec.Struct, frozen=True):
+    call_id: str | None = None
+    id: str | None = None
+    output: Any = None
+    tools: list[Any] | None = None
+
+
+class ReferenceItem(msgspec.Struct, frozen=True):
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class InputItem:
+    """`field` is where the client sent it."""
+
+    kind: str
+    item: dict[str, Any]
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class NeutralInput:
+    """`fields` says where the client sent each message."""
+
+    messages: tuple[wire.Message, ...]
+    fields: tuple[str, ...]
+
+
+def input_items(items: str | list[Any], history: ResponseHistory) -> list[InputItem]:
+    """With every item_reference replaced by what it names. Raises InvalidRequest that names the field."""
+    if isinstance(items, str):
+        return [InputItem("message", {"role": "user", "content": items}, "input")]
+    if sum(_num_parts(item) for item in items) > ITEMS_LIMIT:
+        raise InvalidRequest(f"At most {ITEMS_LIMIT} items and parts together are supported.", param="input")
+    return [_input_item(item, f"input[{index}]", history) for index, item in enumerate(items)]
+
+
+def tools_in(items: Sequence[InputItem]) -> list[RawTool]:
+    """Some clients send tools in the course of the conversation, for instance those that a search found."""
+    return [
+        RawTool(tool, f"{each.field}.tools[{index}]")
+        for each in items
+        if each.kind in ("additional_tools", "tool_search_output") and isinstance(each.item.get("tools"), list)
+        for index, tool in enumerate(each.item["tools"])
+    ]
+
+
+def neutral_input(items: Sequence[InputItem], tools: NeutralTools, skipped: Skipped) -> NeutralInput:
+    """Raises InvalidRequest that names the field."""
+    turns = _Turns()
+    for index, each in enumerate(items):
+        _add(each, tools, turns, skipped, fallback_id=f"call_{index}")
+    turns.close()
+    return NeutralInput(tuple(turns.messages), tuple(turns.fields))
+
+
+def neutral_call(call_id: str, name: str, arguments: str) -> wire.ToolCall:
+    """History is replayed as it was: arguments that are cut off or not JSON stay as text, and none at all are `{}`."""
+    raw = arguments if arguments.strip() else "{}"
+    return wire.ToolCall(id=call_id, name=name, arguments_raw=raw, arguments=_parsed(raw))
+
+
+def _num_parts(item: object) -> int:
+    lists = [item.get(key) for key in ("content", "output", "summary")] if isinstance(item, dict) else []
+    return 1 + sum(len(parts) for parts in lists if isinstance(parts, list))
+
+
+def _input_item(item: object, place: str, history: ResponseHistory) -> InputItem:
+    if not isinstance(item, dict):
+        raise InvalidRequest("An item of the input is an object.", param=place)
+    kind = item.get("type")
+    if kind is None:
+        # Messages may come without a type, and so may references.
+        kind = "message" if "role" in item else "item_reference" if item.keys() == {"id"} else None
+    if not isinstance(kind, str):
+        raise InvalidRequest("An item of the input needs a type.", param=f"{place}.type")
+    if kind != "item_reference":
+        return InputItem(kind, item, place)
+    reference = converted(item, ReferenceItem, place)
+    found = history.item(reference.id)
+    if found is None:
+        raise InvalidRequest(
+            f"The item {reference.id!r} is not here: it was not stored, or it is too old.", param=f"{place}.id"
+        )
+    return InputItem(found["type"], found, place)
+
+
+class _Turns:
+    """Messages, and the one that the model's items are being put together to."""
+
+    def __init__(self) -> None:
+        self.messages: list[wire.Message] = []
+        self.fields: list[str] = []
+        self._open: _Assistant | None = None
+
+    def add(self, message: wire.Message, place: str) -> None:
+        self.close()
+        self.messages.append(message)
+        self.fields.append(place)
+
+    def reason(self, text: str, place: str) -> None:
+        # After a call it can only be put before: the answers of the calls must follow their message.
+        if self._open is not None and self._open.content and not self._open.calls:
+            self.close()
+        self._assistant(place).reasoning.append(text)
+
+    def say(self, content: tuple[wire.Part, ...], place: str) -> None:
+        if not content:
+            return
+        # Two messages in a row are two, as the client wrote them; around calls they were one answer.
+        if self._open is not None and self._open.content and not self._open.calls:
+            self.close()
+        self._assistant(place).content.extend(content)
+
+    def call(self, call: wire.ToolCall, place: str) -> None:
+        self._assistant(place).calls.append(call)
+
+    def close(self) -> None:
+        if self._open is not None:
+            self.messages.append(self._open.message())
+            self.fields.append(self._open.place)
+            self._open = None
+
+    def _assistant(self, place: str) -> "_Assistant":
+        if self._open is None:
+            self._open = _Assistant(place)
+        return self._open
+
+
+@dataclass(slots=True)
+class _Assistant:
+    place: str
+    reasoning: list[str] = field(default_factory=list)
+    content: list[wire.Part] = field(default_factory=list)
+    calls: list[wire.ToolCall] = field(default_factory=list)
+
+    def message(self) -> wire.Message:
+        return wire.Message(
+            role="assistant",
+            content=tuple(self.content),
+            reasoning="\n\n".join(self.reasoning) or None,
+            tool_calls=tuple(self.calls),
+        )
+
+
+def _add(each: InputItem, tools: NeutralTools, turns: _Turns, skipped: Skipped, *, fallback_id: str) -> None:
+    match each.kind:
+        case "message":
+            _add_message(converted(each.item, MessageItem, each.field), turns, each.field, skipped)
+        case "reasoning":
+            reasoning = converted(each.item, ReasoningItem, each.field)
+            text = text_of(reasoning.content) or text_of(reasoning.summary)
+            if text:
+                turns.reason(text, each.field)
+        case "function_call" | "custom_tool_call":
+            call = converted(each.item, CallItem, each.field)
+            name = tools.flat(call.name, call.namespace)
+            turns.call(
+                neutral_call(call.call_id or call.id or fallback_id, name, _arguments(call, each)),
+                each.field,
+            )
+        case "local_shell_call" | "tool_search_call":
+            built_in = converted(each.item, BuiltInCallItem, each.field)
+            arguments = _json(built_in.action or built_in.arguments or {}, each.field)
+            name = each.kind.removesuffix("_call")
+            turns.call(neutral_call(built_in.call_id or built_in.id or fallback_id, name, arguments), each.field)
+        case "function_call_output" | "custom_tool_call_output" | "local_shell_call_output" | "tool_search_output":
+            turns.add(_tool_message(each, skipped), each.field)
+        case "additional_tools":
+            pass
+        case kind:
+            skipped.add("item", kind)
+
+
+def _add_message(message: MessageItem, turns: _Turns, place: str, skipped: Skipped) -> None:
+    role = _ROLES.get(message.role)
+    if role is None:
+        raise InvalidRequest(f"The role {message.role!r} is not known.", param=f"{place}.role")
+    content = neutral_parts(message.content, f"{place}.content", skipped)
+    if role == "assistant":
+        turns.say(content, place)
+    else:
+        turns.add(wire.Message(role=role, content=content), place)
+
+
+def _tool_message(each: InputItem, skipped: Skipped) -> wire.Message:
+    item = converted(each.item, OutputItem, each.field)
+    output = item.output if item.output is not None else item.tools
+    if each.kind == "tool_search_output" or not isinstance(output, str | list | None):
+        output = _json(output, each.field)
+    return wire.Message(
+        role="tool",
+        content=neutral_parts(output, f"{each.field}.output", skipped),
+        tool_call_id=item.call_id or item.id,
+    )
+
+
+def _arguments(call: CallItem, each: InputItem) -> str:
+    if each.kind == "custom_tool_call":
+        return _json({"input": call.input or ""}, each.field)
+    if isinstance(call.arguments, str):
+        return call.arguments
+    return _json(call.arguments or {}, f"{each.field}.arguments")
+
+
+def _json(value: object, place: str) -> str:
+    if is_too_deep(value):
+        raise InvalidRequest(f"At most {NESTING_LIMIT} levels are supported.", param=place)
+    return msgspec.json.encode(value).decode()
+
+
+def _parsed(raw: str) -> dict[str, Any] | None:
+    """None for what is not JSON, no object, or too deep to be handed on as one: the text has it all the same."""
+    try:
+        arguments = msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return arguments if isinstance(arguments, dict) and not is_too_deep(arguments) else None

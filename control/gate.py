@@ -1,0 +1,85 @@
+"""What every request to the public API passes before its path is looked at: the host, the key. It names each request.
+
+It knows no path but those that need no key, and reads no body.
+"""
+
+import uuid
+from typing import Final
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from control.dialects.error_answers import ErrorAnswer, answers_of
+from control.errors import ApiError, HostNotAllowed, NotAuthenticated
+from control.keys import Key, KeyRing
+
+# Paths without a key: Claude Code asks HEAD / first; a load balancer asks for health.
+OPEN_PATHS: Final = ("/", "/healthz")
+
+
+def loopback_hosts(port: int) -> frozenset[str]:
+    """The Host headers that a client on this machine sends."""
+    return frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
+
+
+class Gate:
+    """Before a path is looked at or a byte of a body is read: the host, the key. Every answer gets a request id."""
+
+    def __init__(self, app: ASGIApp, *, keys: KeyRing, hosts: frozenset[str]) -> None:
+        self.app = app
+        self._keys = keys
+        self._hosts = hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return
+        request_id = uuid.uuid4().hex
+        answer_of = answers_of(scope["path"], request_id)
+        # OpenAI's clients read the first, Anthropic's the second.
+        id_headers = [(name, request_id.encode()) for name in (b"x-request-id", b"request-id")]
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message["headers"], *id_headers]
+            await send(message)
+
+        try:
+            self._check_host(scope)
+            key = None if scope["path"] in OPEN_PATHS else self._key(scope)
+        except ApiError as error:
+            await error_response(answer_of(error))(scope, receive, send_with_id)
+            return
+        scope.setdefault("state", {}).update(request_id=request_id, key=key, answer_of=answer_of)
+        await self.app(scope, receive, send_with_id)
+
+    def _check_host(self, scope: Scope) -> None:
+        sent = _values(scope, b"host")
+        if len(sent) != 1 or sent[0].decode("latin-1").lower() not in self._hosts:
+            raise HostNotAllowed
+
+    def _key(self, scope: Scope) -> Key:
+        for token in _tokens(scope):
+            key = self._keys.verify(token)
+            if key is not None:
+                return key
+        raise NotAuthenticated
+
+
+def error_response(answer: ErrorAnswer) -> Response:
+    response = Response(answer.body, status_code=answer.status)
+    response.raw_headers.extend(answer.headers)
+    return response
+
+
+def _tokens(scope: Scope) -> list[bytes]:
+    """Every key that was sent, by either header: clients differ in which they use for what."""
+    tokens = list(_values(scope, b"x-api-key"))
+    for value in _values(scope, b"authorization"):
+        scheme, _, token = value.partition(b" ")
+        if scheme.lower() == b"bearer":
+            tokens.append(token.strip())
+    return tokens
+
+
+def _values(scope: Scope, name: bytes) -> list[bytes]:
+    return [value for header, value in scope["headers"] if header == name]

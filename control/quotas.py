@@ -1,0 +1,98 @@
+"""The limits of each key, enforced: requests in flight, requests a day, tokens a day. Pure policy, in memory.
+
+It reads no database (the counts of today are given at the start), and knows neither the line nor a request.
+
+1. A request enters before anything is done for it, and counts in flight until it leaves, waiting or running.
+2. One that is turned away, here or later, counts as nothing.
+3. Tokens are known when a request ends, so those in flight may carry a key past its limit; the next is refused.
+4. A request counts on the day on which it began. Days are this machine's.
+"""
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from control.errors import KeyLimitReached
+from control.keys import Key
+from control.metrics.local_day import local_midnight_s, next_midnight_s
+from control.wire import KeyUsage
+
+# Nobody knows when a request of the same key ends; a client that asks again so soon costs next to nothing.
+IN_FLIGHT_RETRY_S: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One request that was let in. `day_s` is the midnight at which its day began."""
+
+    key_id: int
+    day_s: float
+
+
+@dataclass(slots=True)
+class _Count:
+    requests: int = 0
+    tokens: int = 0
+    in_flight: int = 0
+
+
+class Quotas:
+    """Changed on the event loop, synchronously. `today` is what each key used since midnight, by its id."""
+
+    def __init__(self, today: Mapping[int, KeyUsage] | None = None, *, wall: Callable[[], float] = time.time) -> None:
+        self._wall = wall
+        self._day_s = local_midnight_s(wall())
+        self._next_day_s = next_midnight_s(wall())
+        self._counts = {
+            key_id: _Count(requests=usage.requests, tokens=usage.tokens) for key_id, usage in (today or {}).items()
+        }
+
+    def enter(self, key: Key) -> Entry:
+        """Count a request in. Raises KeyLimitReached, and counts nothing. What entered must `leave` exactly once."""
+        self._turn_the_day()
+        count = self._counts.setdefault(key.id, _Count())
+        limits = key.limits
+        if limits.max_in_flight is not None and count.in_flight >= limits.max_in_flight:
+            raise KeyLimitReached(
+                f"The key {key.name!r} may have {limits.max_in_flight} requests in flight, and has {count.in_flight}.",
+                retry_after_s=IN_FLIGHT_RETRY_S,
+            )
+        if limits.requests_per_day is not None and count.requests >= limits.requests_per_day:
+            raise self._used_up(f"The key {key.name!r} has made its {limits.requests_per_day} requests of today")
+        if limits.tokens_per_day is not None and count.tokens >= limits.tokens_per_day:
+            raise self._used_up(f"The key {key.name!r} has used its allowance of {limits.tokens_per_day} for today")
+        count.in_flight += 1
+        count.requests += 1
+        return Entry(key_id=key.id, day_s=self._day_s)
+
+    def leave(self, entry: Entry, *, tokens: int, was_rejected: bool) -> None:
+        """Count it out, with its prompt and completion `tokens`; one that `was_rejected` never was."""
+        self._turn_the_day()
+        count = self._counts[entry.key_id]
+        count.in_flight -= 1
+        if entry.day_s != self._day_s:
+            return
+        if was_rejected:
+            count.requests -= 1
+        else:
+            count.tokens += tokens
+
+    def usage(self, key_id: int) -> KeyUsage:
+        self._turn_the_day()
+        count = self._counts.get(key_id, _Count())
+        return KeyUsage(requests=count.requests, tokens=count.tokens, in_flight=count.in_flight)
+
+    def _turn_the_day(self) -> None:
+        """A new day begins with nothing but what is still in flight. A clock that was set back is a new day, too."""
+        now = self._wall()
+        if self._day_s <= now < self._next_day_s:
+            return
+        self._day_s = local_midnight_s(now)
+        self._next_day_s = next_midnight_s(now)
+        self._counts = {key_id: _Count(in_flight=each.in_flight) for key_id, each in self._counts.items()}
+
+    def _used_up(self, sentence: str) -> KeyLimitReached:
+        retry_after_s = max(1, math.ceil(self._next_day_s - self._wall()))
+        return KeyLimitReached(f"{sentence}; the next day begins at midnight.", retry_after_s=retry_after_s)

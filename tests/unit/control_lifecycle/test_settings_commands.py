@@ -1,0 +1,102 @@
+"""`splash keys`, `splash aliases` and `splash settings`: what a person writes, and what is asked of control then."""
+
+import msgspec
+import pytest
+
+from control.cli.aliases import alias_of, with_alias
+from control.cli.keys import active_key, limits_change, limits_text, today_text
+from control.cli.settings import change_of, rows
+from control.command_errors import OrderRefused, UsageWrong
+from control.wire import Alias, HeartbeatSettings, KeyLimits, KeyUsage, KeyView, LimitsChange
+
+
+def view(key_id, name, revoked_at_s=None) -> KeyView:
+    return KeyView(id=key_id, name=name, request_class="batch", hint="h", created_at_s=0, revoked_at_s=revoked_at_s)
+
+
+def test_a_limit_is_a_number_or_off_and_what_is_left_out_stays():
+    assert limits_change("2", None, "OFF") == LimitsChange(max_in_flight=2, tokens_per_day=None)
+    assert limits_change(None, None, None) == LimitsChange()
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "1.5", "", "many", "9" * 16, "1_000"])
+def test_anything_else_is_wrong_usage_of_that_option(text):
+    with pytest.raises(UsageWrong, match="--requests-per-day"):
+        limits_change(None, text, None)
+
+
+def test_a_key_is_found_by_its_name_among_those_that_are_not_revoked():
+    views = (view(1, "laptop", revoked_at_s=5), view(2, "laptop"), view(3, "phone"))
+
+    assert active_key(views, "laptop").id == 2
+    with pytest.raises(OrderRefused, match="no key named 'tablet'"):
+        active_key(views, "tablet")
+    with pytest.raises(OrderRefused):
+        active_key(views[:1], "laptop")
+
+
+def test_use_is_shown_beside_its_limit():
+    limited = msgspec.structs.replace(
+        view(1, "x"), limits=KeyLimits(requests_per_day=10_000), today=KeyUsage(requests=1200, tokens=7, in_flight=3)
+    )
+
+    assert today_text(limited) == "3 in flight, 1,200 of 10,000 requests, 7 tokens"
+
+
+def test_limits_are_told_without_those_that_are_off():
+    assert limits_text(KeyLimits()) == "no limits"
+    assert limits_text(KeyLimits(max_in_flight=2, tokens_per_day=5000)) == "2 in flight, 5,000 tokens a day"
+
+
+def test_an_alias_is_a_name_and_perhaps_a_class():
+    assert alias_of("claude-local") == Alias(name="claude-local")
+    assert alias_of("claude-haiku-*=batch") == Alias(name="claude-haiku-*", request_class="batch")
+
+
+@pytest.mark.parametrize("text", ["x=", "x=first", "x=batch=1"])
+def test_a_class_that_is_none_is_wrong_usage(text):
+    with pytest.raises(UsageWrong, match="interactive or batch"):
+        alias_of(text)
+
+
+def test_an_alias_that_is_there_keeps_its_place():
+    listed = (Alias(name="a"), Alias(name="b"))
+
+    assert with_alias(listed, Alias(name="a", request_class="batch")) == (
+        Alias(name="a", request_class="batch"),
+        Alias(name="b"),
+    )
+    assert with_alias(listed, Alias(name="c")) == (*listed, Alias(name="c"))
+
+
+class Asked:
+    """A client of control that writes down what is asked."""
+
+    def __init__(self) -> None:
+        self.orders: list[tuple] = []
+
+    def set_concurrency(self, *order) -> None:
+        self.orders.append(order)
+
+    set_heartbeat = set_concurrency
+
+
+def test_each_setting_goes_where_it_belongs():
+    client = Asked()
+
+    change_of("concurrency=3")(client)
+    change_of("heartbeat.messages=ping")(client)
+
+    assert client.orders == [(3,), ("messages", "ping")]
+
+
+@pytest.mark.parametrize("text", ["concurrency", "concurrency=x", "nothing=1", "heartbeat=ping"])
+def test_what_is_no_setting_is_wrong_usage(text):
+    with pytest.raises(UsageWrong):
+        change_of(text)
+
+
+def test_the_table_says_what_each_setting_can_be():
+    heartbeats = HeartbeatSettings(modes={"messages": "ping"}, choices={"messages": ("typed", "ping")})
+
+    assert rows(4, heartbeats) == [("concurrency", "4", "1 to 4"), ("heartbeat.messages", "ping", "typed, ping")]
