@@ -4,7 +4,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-NOT_BENCHMARKS = {"__init__", "__main__", "bare", "model_folder", "models", "report", "streams", "workload"}
+NOT_BENCHMARKS = {
+    "__init__",
+    "__main__",
+    "bare",
+    "gateway_client",
+    "gateway_engine",
+    "gateway_relay",
+    "gateway_stack",
+    "model_folder",
+    "models",
+    "report",
+    "streams",
+    "workload",
+}
 
 
 def main() -> None:

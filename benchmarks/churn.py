@@ -23,7 +23,7 @@ import psutil
 import uvloop
 
 from benchmarks.gateway_client import DONE, Connection, Head
-from benchmarks.gateway_stack import CHAT, Gateway, chat_body, gateway
+from benchmarks.gateway_stack import CHAT, Gateway, chat_body, gateway, load_average
 from benchmarks.report import Goal, Measurement, run
 from benchmarks.status import percentile
 from control.wire import OVERVIEW, Overview, RequestRow
@@ -277,7 +277,7 @@ def gone_after_s(asks: list[Ask], watch: Watch) -> dict[str, list[float]]:
 
 
 def measure(is_quick: bool) -> Measurement:
-    draw = random.Random(0)
+    load, draw = load_average(), random.Random(0)
     asks = draw_asks(NUM_QUICK_REQUESTS if is_quick else NUM_REQUESTS, draw)
     with gateway(SCRIPT) as started:
         keys = [started.new_key(f"client-{number}") for number in range(NUM_CLIENTS)]
@@ -293,9 +293,10 @@ def measure(is_quick: bool) -> Measurement:
         log = started.stack.home.log_file("control").read_text()
         wait_until(lambda: len(started.rows()) >= len(logged_ends(log)), "the last rows")
         rows = started.rows()
+    facts = {"seconds": round(elapsed_s, 1), "restarts": restarts, "load_average_before": load}
     if "Traceback" in log:
         print(f"# from control's log: {log[log.index('Traceback') - 200 :][:TRACE_CHARACTERS]}", file=sys.stderr)
-    return judged(asks, rows, log, watch, before, after, {"seconds": round(elapsed_s, 1), "restarts": restarts})
+    return judged(asks, rows, log, watch, before, after, facts)
 
 
 def judged(

@@ -20,7 +20,7 @@ import psutil
 import uvloop
 
 from benchmarks.gateway_client import Connection
-from benchmarks.gateway_stack import CHAT, CpuShare, Gateway, chat_body, gateway
+from benchmarks.gateway_stack import CHAT, CpuShare, Gateway, chat_body, gateway, load_average
 from benchmarks.report import ROOT, Goal, Measurement, run
 from engine.wire import GENERATE, GenerateRequest, Message, Prompt, TextPart
 from tests.story.stack import free_ports, is_free, wait_until
@@ -158,6 +158,7 @@ def spread(values: list[float]) -> dict[str, float]:
 
 
 async def measure_doors(doors: list[Door], is_quick: bool, num_events: int) -> Measurement:
+    load = load_average()
     direct, through, relay = doors
     short = await first_tokens_ms(doors, "at once", 60 if is_quick else 400)
     long_text = "at once" + " word" * LONG_PROMPT_WORDS
@@ -192,6 +193,7 @@ async def measure_doors(doors: list[Door], is_quick: bool, num_events: int) -> M
         "event_delay_ms": {
             name: spread([delay for flow in each for delay in flow.delays_ms]) for name, each in flows.items()
         },
+        "load_average_before": load,
         "generator_late_ms": round(max(flow.generator_late_ms for each in flows.values() for flow in each), 1),
     }
     return Measurement(

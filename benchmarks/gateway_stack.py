@@ -4,6 +4,7 @@ It measures nothing. No console runs: it would ask for the overview once a secon
 """
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -152,3 +153,8 @@ class CpuShare:
 
     def share(self) -> float:
         return (cpu_s(self._process) - self._used_s) / (time.monotonic() - self._began_at)
+
+
+def load_average() -> float:
+    """Of the last minute: how many others wanted a core."""
+    return round(os.getloadavg()[0], 1)

@@ -15,7 +15,7 @@ from typing import Any, Final
 import uvloop
 
 from benchmarks.gateway_client import DONE, Connection
-from benchmarks.gateway_stack import CHAT, MIB, Gateway, chat_body, gateway
+from benchmarks.gateway_stack import CHAT, MIB, Gateway, chat_body, gateway, load_average
 from benchmarks.report import Goal, Measurement, command_line, show
 from control.delivery import YIELD_LIMIT_S
 from control.fifo import MAXIMUM_CONCURRENCY, WAITING_LIMIT
@@ -140,6 +140,7 @@ def worst_beat_s(everybody: list[Held]) -> tuple[float, int]:
 
 
 def measure(is_quick: bool, hold_s: float) -> Measurement:
+    load = load_average()
     with gateway([RUNNING]) as started, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         everybody, answers, memory, ended_s = runner.run(hold_everybody(started, hold_s))
         rows = started.rows()
@@ -177,6 +178,7 @@ def measure(is_quick: bool, hold_s: float) -> Measurement:
             "after": round(after_bytes / MIB, 1),
         },
         "yield_limit_s": YIELD_LIMIT_S,
+        "load_average_before": load,
         "is_quick": is_quick,
     }
     return Measurement("hold", growth_mib, "MiB", RSS_GROWTH_TARGET_MIB, "lower", detail=detail, goals=goals)

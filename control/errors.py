@@ -96,13 +96,13 @@ class ContextTooLong(ApiError):
 
     code = "context_length_exceeded"
     status = 400
-    param = "messages"
 
-    def __init__(self, *, prompt_tokens: int, maximum_context_tokens: int) -> None:
+    def __init__(self, *, prompt_tokens: int, maximum_context_tokens: int, param: str | None = None) -> None:
         super().__init__(
             f"This model's maximum context length is {maximum_context_tokens} tokens. "
             f"However, your prompt is too long: {prompt_tokens} tokens > {maximum_context_tokens - 1} maximum."
         )
+        self.param = param
         self.prompt_tokens = prompt_tokens
         self.maximum_context_tokens = maximum_context_tokens
 

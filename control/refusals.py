@@ -19,7 +19,9 @@ def translated(answer: wire.ErrorAnswer, field: Callable[[str], str | None]) -> 
             return EngineGone(answer.message, was_reached=False)
         case "context_length_exceeded":
             return ContextTooLong(
-                prompt_tokens=answer.prompt_tokens or 0, maximum_context_tokens=answer.maximum_context_tokens or 0
+                prompt_tokens=answer.prompt_tokens or 0,
+                maximum_context_tokens=answer.maximum_context_tokens or 0,
+                param=field("prompt"),
             )
         case "invalid_request" | "not_implemented":
             return InvalidRequest(answer.message, param=None if answer.param is None else field(answer.param))

@@ -246,7 +246,9 @@ class Relay:
             raise reason from error
         if answer.prompt_tokens >= answer.maximum_context_tokens:
             raise ContextTooLong(
-                prompt_tokens=answer.prompt_tokens, maximum_context_tokens=answer.maximum_context_tokens
+                prompt_tokens=answer.prompt_tokens,
+                maximum_context_tokens=answer.maximum_context_tokens,
+                param=life.exchange.field("prompt"),
             )
         life.counted(answer.prompt_tokens)
 

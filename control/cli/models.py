@@ -35,10 +35,11 @@ def print_models(place: Place, *, as_json: bool) -> None:
     if has_room(COLUMNS, rows):
         print_table(COLUMNS, rows)
         return
-    for model, (name, *rest) in zip(found, rows, strict=True):
+    for name, *rest in rows:
         typer.echo(printable(name))
-        facts = [f"{label} {text}" for label, text in zip(COLUMNS[1:-1], rest[:-1], strict=True)]
-        typer.echo(f"    {printable(', '.join(facts))}\n    {printable(model.path)}")
+        architecture, quantization, size, context, fits, path = rest
+        facts = f"{architecture}, quantisation {quantization}, {size} GiB, context {context}, fits: {fits}"
+        typer.echo(f"    {printable(facts)}\n    {printable(path)}")
 
 
 def _row(model: ModelOnDisk) -> tuple[str, ...]:

@@ -90,7 +90,7 @@ def _texts(prompt: wire.Prompt) -> Iterator[str]:
 def _text_tokens(text: str) -> int:
     """A token for each digit, sign, line and character beyond ASCII; words by their length, indentations by theirs."""
     classes = text.encode("utf-8", "replace").translate(_CLASSES, _CONTINUATION)
-    signs = classes.count(_DIGIT) + classes.count(_OTHER) + 2 * classes.count(_TWO) + 3 * classes.count(_THREE)
+    signs = _num(_DIGIT + _OTHER, classes) + 2 * _num(_TWO, classes) + 3 * _num(_THREE, classes)
     # A digit takes no space before it into its token, as a word does.
     return signs + classes.count(_SPACE + _DIGIT) + _indentations(classes) + _words(classes)
 
@@ -102,21 +102,31 @@ def _words(classes: bytes) -> int:
     """
     letters = classes.replace(_CAPITAL, b"_a")
     total = 0
-    for length, num_tokens in ((12, 6), (4, 1), (3, 1), (2, 1), (1, 1)):
-        piece = _LETTER * length
-        total += num_tokens * letters.count(piece)
-        letters = letters.replace(piece, b"_")
-    return total
+    for length, num_tokens in ((12, 6), (4, 1), (3, 1), (2, 1)):
+        rest = letters.replace(_LETTER * length, b"_")
+        total += num_tokens * _num_replaced(letters, rest, length)
+        letters = rest
+    return total + _num(_LETTER, letters)
 
 
 def _indentations(classes: bytes) -> int:
-    """Spaces but those alone before a word: sixteen are a token, and so is what is left of each eight, four and two."""
+    """Spaces but those alone before a word: eight are a token, and so is what is left of each four and two."""
     total = 0
-    for length in (16, 8, 4, 2):
-        piece = _SPACE * length
-        total += classes.count(piece)
-        classes = classes.replace(piece, b"_")
+    for length in (8, 4, 2):
+        rest = classes.replace(_SPACE * length, b"_")
+        total += _num_replaced(classes, rest, length)
+        classes = rest
     return total
+
+
+def _num(wanted: bytes, classes: bytes) -> int:
+    """How many bytes are one of these. Several times as fast as `count` where they are frequent."""
+    return len(classes) - len(classes.translate(None, wanted))
+
+
+def _num_replaced(before: bytes, after: bytes, length: int) -> int:
+    """How many pieces of this length became one byte each."""
+    return (len(before) - len(after)) // (length - 1)
 
 
 def _image_tokens(image: wire.ImagePart) -> int:

@@ -13,6 +13,8 @@ def is_too_deep(value: object) -> bool:
     """Whether `value`, as JSON was decoded, holds more than NESTING_LIMIT objects and lists inside one another."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(NESTING_LIMIT):
+        if not level:
+            return False
         level = [
             child
             for container in level

@@ -15,14 +15,10 @@ _TOKENS_LEFT: Final = re.compile(r"^<total_tokens>[^<>\n]{0,80}</total_tokens>[ 
 
 def without_volatile_headers(system_text: str) -> str:
     """Of a system text. Empty when there was nothing else: such a block is none."""
-    return _without_tokens_left(_BILLING_HEADER.sub("", system_text))
+    return without_tokens_left(_BILLING_HEADER.sub("", system_text))
 
 
-def without_tokens_left(first_user_text: str) -> str:
-    """Of a text of the first user message. Later ones are history, and stay as they are."""
-    return _without_tokens_left(first_user_text)
-
-
-def _without_tokens_left(text: str) -> str:
+def without_tokens_left(text: str) -> str:
+    """Of a system text, or one of the first user message. Later messages are history, and stay as they are."""
     # Nearly no text has it, and to look for the words is far faster than the expression.
     return _TOKENS_LEFT.sub("", text) if "<total_tokens>" in text else text

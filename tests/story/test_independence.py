@@ -153,6 +153,20 @@ def test_quit_waits_for_a_running_stream_and_force_cuts_it_with_a_typed_error(st
     assert all(is_free(port) for port in stack.ports.values())
 
 
+def test_one_quit_waits_for_a_running_stream_says_so_and_leaves_nothing(stack):
+    stack.up()
+
+    with streaming(stack, max_tokens=200) as lines:
+        is_under_way = None not in lines
+        done = stack.quit()
+
+    assert is_under_way
+    assert (done.returncode, "data: [DONE]" in lines) == (0, True)
+    assert "Waiting for 1 request to finish" in done.stderr and "splash quit --force" in done.stderr
+    assert not any(stack.is_alive(name) for name in ("engine", "control", "webui"))
+    assert all(is_free(port) for port in stack.ports.values())
+
+
 def test_an_engine_that_hangs_is_killed_by_a_quit_and_proven_gone(stack):
     stack.up()
     hanging = stack.kill("engine", signal.SIGSTOP)

@@ -1,7 +1,10 @@
 """Starting with something wrong: one sentence, an exit code, and nothing half-started."""
 
 import json
+import shlex
 import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 import psutil
@@ -60,7 +63,7 @@ def test_a_taken_port_is_refused_with_the_pid_and_the_command_of_its_holder(stac
     assert me.cmdline()[0] in done.stderr
     assert PORT_KEYS[port] in done.stderr
     assert processes_of(stack) == []
-    assert list((stack.home.root / "run").glob("*.json")) == []
+    assert not stack.home.root.exists()
 
 
 def test_an_engine_port_that_is_taken_later_fails_the_load_and_names_the_holder(stack):
@@ -74,6 +77,41 @@ def test_an_engine_port_that_is_taken_later_fails_the_load_and_names_the_holder(
     assert f"pid {psutil.Process().pid}" in done.stderr
     assert stack.overview().engine.state == "failed"
     assert stack.is_alive("webui")
+
+
+def test_an_engine_that_dies_five_times_fails_tells_those_who_wait_and_can_be_loaded_again(stack, tmp_path):
+    is_mended = tmp_path / "mended"
+    dying = f'[ -e {is_mended} ] && exec {stack.engine_command} "$@"; echo "Traceback:" >&2; echo "no luck" >&2; exit 1'
+    stack.engine_command = shlex.join(["sh", "-c", dying, "engine"])
+    with ThreadPoolExecutor(2) as beside:
+        began_at = time.monotonic()
+        starting = beside.submit(
+            stack.splash, "up", "--no-open", "--engine-command", stack.engine_command, timeout_s=120
+        )
+        wait_until(lambda: stack.engine_state() == "crashed", "the first death")
+        stack.key = json.loads(stack.splash("keys", "new", "waits", "--json").stdout)["key"]
+        asking = beside.submit(ask, stack)
+        started, answer = starting.result(), asking.result()
+    took_s = time.monotonic() - began_at
+    failed = stack.overview().engine
+
+    is_mended.touch()
+    loaded = stack.splash("load", "demo")
+
+    assert took_s >= 1 + 2 + 4 + 8
+    assert (failed.state, failed.restarts) == ("failed", 4)
+    assert failed.error.splitlines()[0].startswith("The engine ended 5 times in a row and is not started again.")
+    assert failed.error.splitlines()[-2:] == ["Traceback:", "no luck"]
+    assert started.returncode == 1 and "no luck" in started.stderr
+    assert (answer.status_code, answer.json()["error"]["code"]) == (503, "no_model")
+    assert loaded.returncode == 0, loaded.stderr
+    assert ask(stack).status_code == 200
+
+
+def ask(stack):
+    body = {"model": "default", "max_tokens": 4, "messages": [{"role": "user", "content": "Hi"}]}
+    with stack.api() as api:
+        return api.post("/chat/completions", json=body)
 
 
 def test_a_second_control_of_the_same_home_is_refused(stack):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from types import SimpleNamespace
 
 import pytest
 
@@ -86,6 +87,43 @@ def test_when_control_dies_on_the_way_the_engine_is_ended_without_it(home, liste
 
     assert quit_(home, force=False) == ()
     assert live_process(engine.record) is None
+
+
+def test_it_waits_for_running_requests_without_a_limit_and_tells_how_they_get_on(home, listen, monkeypatch):
+    engine, control, console = listen(), listen(nonce="of control"), listen(nonce="of the console")
+    for record in (engine.record, control.with_(name="control"), console.with_(name="webui")):
+        home.write_record(record)
+    monkeypatch.setattr(quitting, "ENGINE_LIMIT_S", 0)
+    monkeypatch.setattr(quitting, "LOOK_EVERY_S", 0)
+    monkeypatch.setattr(quitting, "REMIND_EVERY_S", 3600)
+    shown = []
+
+    class Client:
+        def __init__(self, *_) -> None:
+            self.looks = 0
+
+        def quit(self, *, force: bool):
+            return Accepted(message="Splash is quitting.", running=2)
+
+        def overview(self):
+            self.looks += 1
+            if self.looks == 9:
+                control.child.kill()
+                control.child.wait()
+                raise NotRunning
+            running = [SimpleNamespace(output_tokens=700)] * (2 if self.looks < 5 else 1)
+            return SimpleNamespace(engine=SimpleNamespace(state="draining"), slots=(*running, None))
+
+    monkeypatch.setattr(quitting, "AdminClient", Client)
+
+    left = quit_splash(home, force=False, show=shown.append)
+
+    assert left == ()
+    assert shown == [
+        "Waiting for 2 requests to finish; `splash quit --force` does not wait.",
+        "Still waiting for 1 request, with 700 tokens written so far.",
+    ]
+    assert not any(live_process(each.record) for each in (engine, control, console))
 
 
 def test_what_a_new_start_brought_up_meanwhile_is_left_alone(home, listen, monkeypatch):
