@@ -23,7 +23,7 @@ import psutil
 import uvloop
 
 from benchmarks.gateway_client import DONE, Connection, Head
-from benchmarks.gateway_stack import CHAT, Gateway, chat_body, gateway, load_average
+from benchmarks.gateway_stack import CHAT, MIB, Gateway, chat_body, gateway, load_average
 from benchmarks.report import Goal, Measurement, run
 from benchmarks.status import percentile
 from control.wire import OVERVIEW, Overview, RequestRow
@@ -46,8 +46,15 @@ ENTRY_LIMIT_S: Final = 0.25
 UNKNOWN_PAUSE_S: Final = 0.1
 TRACE_CHARACTERS: Final = 5000
 
-ANSWER: Final = [{"prefill": {"duration_ms": 40}}, {"tokens": {"text": " word" * 15, "per_second": 200}}]
-SCRIPT: Final = [{"match": "answer", "steps": ANSWER}]
+# Who leaves asked for ten seconds of answer, so that one that nobody stopped would be seen.
+NUM_WORDS: Final = {"stays": 15, "leaves": 2000}
+SCRIPT: Final = [
+    {
+        "match": match,
+        "steps": [{"prefill": {"duration_ms": 40}}, {"tokens": {"text": " word" * num_words, "per_second": 200}}],
+    }
+    for match, num_words in NUM_WORDS.items()
+]
 
 Phase = Literal["stays", "while it sends", "before an answer", "in the answer"]
 Seen = Literal["whole", "error", "cut", "left"]
@@ -121,7 +128,7 @@ class Watch:
 
 async def ask_once(started: Gateway, key: str, ask: Ask, draw: random.Random) -> None:
     connection = await Connection.open(started.api_port, key)
-    body = chat_body("answer", is_stream=ask.is_stream)
+    body = chat_body("stays" if ask.phase == "stays" else "leaves", is_stream=ask.is_stream)
     ask.asked_at_s = time.time()
     try:
         if ask.phase == "while it sends":
@@ -238,10 +245,11 @@ class Usage:
 
     num_fds: int
     num_threads: int
+    rss_bytes: int
 
     @classmethod
     def of(cls, process: psutil.Process) -> "Usage":
-        return cls(process.num_fds(), process.num_threads())
+        return cls(process.num_fds(), process.num_threads(), process.memory_info().rss)
 
 
 def settled(started: Gateway, before: Usage | None = None) -> Usage:
@@ -291,8 +299,7 @@ def measure(is_quick: bool) -> Measurement:
         after = settled(started, before)
         restarts = started.stack.overview().engine.restarts
         log = started.stack.home.log_file("control").read_text()
-        wait_until(lambda: len(started.rows()) >= len(logged_ends(log)), "the last rows")
-        rows = started.rows()
+        rows = started.rows(at_least=len(logged_ends(log)))
     facts = {"seconds": round(elapsed_s, 1), "restarts": restarts, "load_average_before": load}
     if "Traceback" in log:
         print(f"# from control's log: {log[log.index('Traceback') - 200 :][:TRACE_CHARACTERS]}", file=sys.stderr)
@@ -344,6 +351,7 @@ def judged(
         "num_cancels": len(gone["row"]),
         "fds": [before.num_fds, after.num_fds],
         "threads": [before.num_threads, after.num_threads],
+        "rss_mib": [round(usage.rss_bytes / MIB, 1) for usage in (before, after)],
     }
     failed = sum(goal.value for goal in goals if not goal.ok)
     return Measurement("churn", failed, "broken promises", 0, "lower", detail=detail, goals=goals)

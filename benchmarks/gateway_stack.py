@@ -27,6 +27,7 @@ from tests.story.stack import ROOT, Stack, wait_until
 
 ENGINE_PROGRAM: Final = ROOT / "benchmarks" / "gateway_engine.py"
 START_LIMIT_S: Final = 60.0
+ROWS_LIMIT_S: Final = 5.0
 MIB: Final = 2**20
 CHAT: Final = "/v1/chat/completions"
 
@@ -93,8 +94,14 @@ class Gateway:
 
         wait_until(is_there, f"the engine to be {' or '.join(states)}", limit_s)
 
-    def rows(self) -> list[wire.RequestRow]:
-        """Of splash.db, in the order of their numbers."""
+    def rows(self, *, at_least: int) -> list[wire.RequestRow]:
+        """Of splash.db, in the order of their numbers. They are written a moment later: so many are waited for."""
+        deadline = time.monotonic() + ROWS_LIMIT_S
+        while len(found := self._rows_now()) < at_least and time.monotonic() < deadline:
+            time.sleep(0.05)
+        return found
+
+    def _rows_now(self) -> list[wire.RequestRow]:
         database = open_for_reading(self.stack.home.database)
         with database.begin() as connection:
             found = connection.execute(select(requests).order_by(requests.c.number)).mappings().all()

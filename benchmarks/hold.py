@@ -143,7 +143,8 @@ def measure(is_quick: bool, hold_s: float) -> Measurement:
     load = load_average()
     with gateway([RUNNING]) as started, asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         everybody, answers, memory, ended_s = runner.run(hold_everybody(started, hold_s))
-        rows = started.rows()
+        num_requests = len(everybody) + len(answers) + NUM_WARM_UPS
+        rows = started.rows(at_least=num_requests)
         after_bytes = memory.now_bytes
     num_lost = sum(not held.is_whole for held in everybody) + sum(DONE not in answer for answer in answers)
     serials = Counter(held.said[1] for held in everybody if len(held.said) > 1)
@@ -155,7 +156,7 @@ def measure(is_quick: bool, hold_s: float) -> Measurement:
     worst_s, num_beats = worst_beat_s(everybody)
     num_silent = sum(len(held.beats_at) < 1 + int((hold_s - GRACE_S) / HEARTBEAT_S) for held in everybody)
     growth_mib = (memory.peak_bytes - memory.before_bytes) / MIB
-    num_rows_wrong = abs(len(rows) - len(everybody) - len(answers) - NUM_WARM_UPS)
+    num_rows_wrong = abs(len(rows) - num_requests)
     goals = (
         Goal("lost", num_lost, 0, "lower"),
         Goal("doubled", num_doubled, 0, "lower"),
