@@ -4,7 +4,7 @@ It does not find, start or stop the process, and decides nothing about a request
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from types import TracebackType
 from typing import Final, Literal, Protocol, TypeVar
 
@@ -67,6 +67,7 @@ class EngineClient:
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=0),
             timeout=httpx.Timeout(None, connect=CONNECT_TIMEOUT_S, write=WRITE_TIMEOUT_S),
         )
+        self._closings: set[asyncio.Task[None]] = set()
 
     async def healthz(self) -> wire.Health:
         return await self._ask("GET", wire.HEALTHZ, wire.Health, limit_s=STATUS_TIMEOUT_S)
@@ -98,7 +99,15 @@ class EngineClient:
         return Generation(self, request)
 
     async def aclose(self) -> None:
+        await asyncio.gather(*self._closings, return_exceptions=True)
         await self._http.aclose()
+
+    async def _to_the_end(self, closing: Coroutine[None, None, None]) -> None:
+        """Run `closing`, which goes on by itself when the caller is cancelled."""
+        task = asyncio.create_task(closing)
+        self._closings.add(task)
+        task.add_done_callback(self._closings.discard)
+        await asyncio.shield(task)
 
     async def _ask(
         self, method: str, path: str, answer: type[_Answer], *, limit_s: float, body: bytes | None = None
@@ -154,10 +163,14 @@ class Generation:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # Closing the connection is how the engine is told: it cancels what has not ended.
+        # Closing the connection is how the engine is told: it cancels what has not ended. httpx, when it is cancelled
+        # while it closes, keeps the request with its whole body for ever.
         if self._response is not None:
-            await self._chunks.aclose()  # type: ignore[attr-defined]  # httpx types the generator as an iterator
-            await self._response.aclose()
+            await self._client._to_the_end(self._close(self._response))
+
+    async def _close(self, response: httpx.Response) -> None:
+        await self._chunks.aclose()  # type: ignore[attr-defined]  # httpx types the generator as an iterator
+        await response.aclose()
 
     def __aiter__(self) -> "Generation":
         return self

@@ -14,6 +14,7 @@ import typer
 
 from control.cli.aliases import aliases
 from control.cli.cache import cache
+from control.cli.connect import connect
 from control.cli.keys import keys
 from control.cli.load_options import Budget, Context, DecodeShare, Given, KvBits, MaxGapMs, load_request
 from control.cli.places import AsJson, running_control, this_place
@@ -34,6 +35,7 @@ app.add_typer(keys, name="keys")
 app.add_typer(cache, name="cache")
 app.add_typer(aliases, name="aliases")
 app.add_typer(settings, name="settings")
+app.command()(connect)
 
 Model = Annotated[str | None, typer.Argument(help="A folder, a model's name, or `demo`. Without it: the last one.")]
 Force = Annotated[bool, typer.Option("--force", help="Do not wait for running requests: cut them.")]

@@ -20,7 +20,7 @@ from control.connections.clients import CLIENTS, ClientName
 from control.connections.connection import Client, ConfigFile, ConfigInvalid, Connection
 from control.connections.merging import ConfigUnusable, Written, read_config, write_config
 from control.loopback import ask
-from control.wire import Overview
+from control.wire import CreatedKey, Overview
 
 KEY_CHECK_TIMEOUT_S: Final = 5.0
 
@@ -72,16 +72,25 @@ def connected(admin: AdminClient, order: Order, home: Path) -> Connected:
     overview = admin.overview()
     connection = connection_of(overview, key="")
     if file is None or path is None or not order.writes:
-        key_name, key = minted(admin, order)
-        return Connected(client, replace(connection, key=key), path, key_name)
+        made = minted(admin, order)
+        return Connected(client, replace(connection, key=made.key), path, made.view.name)
     before = read_config(path)
     # Before a key is made for it: a config that can't take one is left alone, and so are the keys.
     kept = _checked(file, path, before, connection)
-    is_kept = order.key_name is None and not order.replaces and kept is not None and _is_accepted(connection, kept)
-    name, key = (None, kept) if is_kept and kept is not None else minted(admin, order)
-    connection = replace(connection, key=key)
-    written = write_config(path, file.merged(before, connection), before=before)
-    return Connected(client, connection, path, name, written)
+    if kept is not None and order.key_name is None and not order.replaces and _is_accepted(connection, kept):
+        connection = replace(connection, key=kept)
+        return Connected(
+            client, connection, path, None, write_config(path, file.merged(before, connection), before=before)
+        )
+    made = minted(admin, order)
+    connection = replace(connection, key=made.key)
+    try:
+        written = write_config(path, file.merged(before, connection), before=before)
+    except ConfigUnusable:
+        # Nobody has seen it.
+        admin.revoke_key(made.view.id)
+        raise
+    return Connected(client, connection, path, made.view.name, written)
 
 
 def connection_of(overview: Overview, *, key: str) -> Connection:
@@ -90,8 +99,8 @@ def connection_of(overview: Overview, *, key: str) -> Connection:
     return Connection(api_base=overview.api_base, key=key, context_tokens=context_tokens)
 
 
-def minted(admin: AdminClient, order: Order) -> tuple[str, str]:
-    """The name and the text of a new key. A taken name gets a number, unless the key that has it is to be replaced."""
+def minted(admin: AdminClient, order: Order) -> CreatedKey:
+    """A new key. A taken name gets a number, unless the key that has it is to be replaced."""
     wanted = (order.key_name or order.client.name).strip()
     views = admin.keys()
     active = {view.name: view.id for view in views if view.revoked_at_s is None}
@@ -100,7 +109,7 @@ def minted(admin: AdminClient, order: Order) -> tuple[str, str]:
     name, number = wanted, 2
     while name in active:
         name, number = f"{wanted} {number}", number + 1
-    return name, admin.new_key(name, "interactive").key
+    return admin.new_key(name, "interactive")
 
 
 def instructions(done: Connected) -> str:
@@ -159,7 +168,7 @@ def _checked(file: ConfigFile, path: Path, before: str, connection: Connection) 
 def _is_accepted(connection: Connection, key: str) -> bool:
     """The gateway knows the key, and it is not revoked."""
     address = urlsplit(connection.api_base)
-    if not key.isascii() or not key.isprintable() or address.port is None or address.hostname is None:
+    if not key or not key.isascii() or not key.isprintable() or address.port is None or address.hostname is None:
         return False
     path = f"{address.path}/models"
     answer = ask(address.port, path, secret=key, timeout_s=KEY_CHECK_TIMEOUT_S, host=address.hostname)

@@ -7,36 +7,35 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from control.dialects.answer_format import grammar_of
 from control.dialects.chat_answer import ChatStreamEncoder, chat_body
-from control.dialects.chat_decoding import decoded, too_deep
 from control.dialects.chat_fields import client_field
 from control.dialects.chat_messages import ChatMessage, neutral_messages
-from control.dialects.chat_sampling import ALTERNATIVES_LIMIT, SampledBody, limit_of, sampling_of, stops_of
-from control.dialects.chat_skipped import Skipped
 from control.dialects.chat_tools import CallForm, NeutralTools, legacy_tools, neutral_tools
 from control.dialects.collected import BodyEncoder
+from control.dialects.decoding import decoded
 from control.dialects.exchange import Encoder, HeartbeatMode
-from control.dialects.nesting import is_too_deep
+from control.dialects.limits import Alternatives, TokenLimit
+from control.dialects.nesting import check_depth, endless_refused
+from control.dialects.sampling import SampledBody, effort_of, limit_of, sampling_of, stops_of
+from control.dialects.skipped import Skipped
 from control.errors import InvalidRequest
 from engine import wire
 
 PATH: Final = "/v1/chat/completions"
-
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 class ChatBody(SampledBody, kw_only=True):
     """The fields that have an effect, or are refused. Every other key of the client's is ignored."""
 
     messages: Annotated[list[ChatMessage], msgspec.Meta(min_length=1)]
-    max_completion_tokens: Annotated[int, msgspec.Meta(ge=-1)] | None = None
+    max_completion_tokens: TokenLimit | None = None
     logprobs: bool | None = None
-    top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=ALTERNATIVES_LIMIT)] | None = None
+    top_logprobs: Alternatives | None = None
     tools: list[Any] | None = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
@@ -74,21 +73,14 @@ class ChatExchange:
 
 def parse_chat(body: bytes, request_id: str) -> ChatExchange:
     """Raises InvalidRequest that names the field. It may take a second for a body made to be slow: not on the loop."""
-    try:
-        return _exchange(_decode(body), request_id)
-    except RecursionError as error:
-        raise too_deep() from error
-
-
-def _decode(body: bytes) -> ChatBody:
-    return decoded(body, ChatBody)
+    with endless_refused():
+        return _exchange(decoded(body, ChatBody), request_id)
 
 
 def _exchange(chat: ChatBody, request_id: str) -> ChatExchange:
     if chat.audio is not None or (isinstance(chat.modalities, list) and "audio" in chat.modalities):
         raise InvalidRequest("Audio is not supported.", param="modalities")
-    if is_too_deep(chat.chat_template_kwargs):
-        raise too_deep("chat_template_kwargs")
+    check_depth(chat.chat_template_kwargs, "chat_template_kwargs")
     skipped = Skipped()
     tools = _tools(chat, skipped)
     prompt = wire.Prompt(
@@ -96,7 +88,7 @@ def _exchange(chat: ChatBody, request_id: str) -> ChatExchange:
         tools=tools.tools,
         tool_choice=tools.choice,
         template_arguments=chat.chat_template_kwargs or {},
-        effort=chat.reasoning_effort if chat.reasoning_effort in get_args(Effort) else None,
+        effort=effort_of(chat.reasoning_effort),
     )
     skipped.log(request_id)
     return ChatExchange(
@@ -109,8 +101,8 @@ def _exchange(chat: ChatBody, request_id: str) -> ChatExchange:
             prompt=prompt,
             sampling=sampling_of(chat, logprobs=_logprobs(chat)),
             max_tokens=_max_tokens(chat),
-            stop=stops_of(chat.stop),
-            grammar=grammar_of(chat.response_format),
+            stop=stops_of([chat.stop] if isinstance(chat.stop, str) else chat.stop, "stop"),
+            grammar=grammar_of(chat.response_format, "response_format", schema_key="json_schema"),
         ),
     )
 

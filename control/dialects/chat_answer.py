@@ -5,20 +5,18 @@ It reads no request, and never sees a failure.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from control.dialects.chat_custom import InputReader, input_of
 from control.dialects.chat_tools import CallForm
 from control.dialects.collected import Call, Collected
+from control.dialects.custom_input import CustomInput, input_of
 from control.dialects.error_answers import openai_error
+from control.dialects.logprobs import token_logprob
+from control.dialects.sse import COMMENT, DONE, unnamed
 from control.errors import ApiError
 from engine import wire
-
-DONE: Final = b"data: [DONE]\n\n"
-# OpenAI's SDKs read every event as JSON, so that a comment is all that they leave alone.
-COMMENT: Final = b": keep-alive\n\n"
 
 
 class ChatStreamEncoder:
@@ -35,7 +33,7 @@ class ChatStreamEncoder:
         self._has_usage_chunk = has_usage_chunk
         self._form = form
         self._has_role = False
-        self._inputs: dict[int, InputReader] = {}
+        self._inputs: dict[int, CustomInput] = {}
 
     def expect(self, *, model: str, prompt_tokens: int | None) -> None:
         self._frame["model"] = model
@@ -45,7 +43,7 @@ class ChatStreamEncoder:
 
     def error(self, error: ApiError) -> bytes:
         """The SDKs raise APIError on any event whose `error` is truthy."""
-        return sse(openai_error(error))
+        return unnamed(openai_error(error))
 
     def encode(self, events: Sequence[wire.AnyEvent]) -> bytes:
         return b"".join(frame for event in events for frame in self._frames(event))
@@ -63,19 +61,19 @@ class ChatStreamEncoder:
             case wire.Finished():
                 yield from self._delta({}, finish_reason=_reason(event.reason, self._form))
                 if self._has_usage_chunk:
-                    yield sse({**self._frame, "choices": [], "usage": usage_of(event.usage)})
+                    yield unnamed({**self._frame, "choices": [], "usage": usage_of(event.usage)})
                 yield DONE
 
     def _call(self, event: wire.ToolCallBegin | wire.ToolCallDelta | wire.ToolCallEnd) -> dict[str, Any] | None:
         match event:
             case wire.ToolCallBegin() if event.name in self._form.custom:
-                self._inputs[event.index] = InputReader()
+                self._inputs[event.index] = CustomInput()
                 call = {"id": event.id, "type": "custom", "custom": {"name": event.name, "input": ""}}
             case wire.ToolCallBegin():
                 call = {"id": event.id, "type": "function", "function": {"name": event.name, "arguments": ""}}
             case _ if event.index in self._inputs:
                 reader = self._inputs[event.index]
-                text = reader.end() if isinstance(event, wire.ToolCallEnd) else reader.push(event.arguments)
+                text = reader.finish() if isinstance(event, wire.ToolCallEnd) else reader.feed(event.arguments)
                 if not text:
                     return None
                 call = {"custom": {"input": text}}
@@ -103,7 +101,7 @@ class ChatStreamEncoder:
 
     def _chunk(self, delta: dict[str, Any], logprobs: dict[str, Any] | None, finish_reason: str | None) -> bytes:
         choice = {"index": 0, "delta": delta, "logprobs": logprobs, "finish_reason": finish_reason}
-        return sse({**self._frame, "choices": [choice]})
+        return unnamed({**self._frame, "choices": [choice]})
 
 
 def chat_body(answer_id: str, created: int, form: CallForm, answer: Collected) -> bytes:
@@ -156,10 +154,6 @@ def _reason(reason: wire.FinishReason, form: CallForm) -> str:
     return "function_call" if form.is_legacy and reason == "tool_calls" else reason
 
 
-def sse(chunk: dict[str, Any]) -> bytes:
-    return b"data: " + msgspec.json.encode(chunk) + b"\n\n"
-
-
 def usage_of(usage: wire.Usage) -> dict[str, Any]:
     """Cached tokens are part of the prompt's, reasoning tokens of the completion's; both details are always there."""
     return {
@@ -175,17 +169,10 @@ def _logprobs(text: Sequence[wire.TokenLogprob], reasoning: Sequence[wire.TokenL
     """What the model thought has a list of its own, as its text has."""
     if not text and not reasoning:
         return None
-    logprobs: dict[str, Any] = {"content": [_token_logprob(token) for token in text], "refusal": None}
+    logprobs: dict[str, Any] = {
+        "content": [token_logprob(token, unknown_bytes=None) for token in text],
+        "refusal": None,
+    }
     if reasoning:
-        logprobs["reasoning_content"] = [_token_logprob(token) for token in reasoning]
+        logprobs["reasoning_content"] = [token_logprob(token, unknown_bytes=None) for token in reasoning]
     return logprobs
-
-
-def _token_logprob(token: wire.TokenLogprob) -> dict[str, Any]:
-    top = [{"token": each.token, "logprob": each.logprob, "bytes": _bytes(each.token)} for each in token.top]
-    return {"token": token.token, "logprob": token.logprob, "bytes": list(token.bytes), "top_logprobs": top}
-
-
-def _bytes(text: str) -> list[int] | None:
-    """None when the text is a lone part of a character: its bytes are not known here."""
-    return None if "\ufffd" in text else list(text.encode())

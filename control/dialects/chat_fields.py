@@ -6,6 +6,8 @@ It knows names only; which field is wrong, somebody else found.
 import re
 from typing import Final
 
+from control.dialects.fields import renamed
+
 # Everything else has the same name here and there, once its first part is gone.
 _RENAMED: Final = (
     (re.compile(r"prompt\.template_arguments\b"), "chat_template_kwargs"),
@@ -20,15 +22,8 @@ _RENAMED: Final = (
     (re.compile(r"prompt\Z"), "messages"),
     (re.compile(r"prompt\.|sampling\."), ""),
 )
-# Control writes these itself.
-_NOT_SENT: Final = ("id", "request_class")
 
 
 def client_field(engine_field: str) -> str | None:
     """None for a field that no client sends."""
-    if engine_field in _NOT_SENT:
-        return None
-    for pattern, name in _RENAMED:
-        if pattern.match(engine_field):
-            return pattern.sub(name, engine_field, count=1)
-    return engine_field
+    return renamed(engine_field, _RENAMED)

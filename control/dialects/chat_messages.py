@@ -8,16 +8,13 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from control.dialects.chat_custom import arguments_of
-from control.dialects.chat_decoding import too_deep
-from control.dialects.chat_parts import neutral_parts
-from control.dialects.chat_skipped import Skipped
-from control.dialects.nesting import NESTING_LIMIT, is_too_deep
+from control.dialects.calls import neutral_call
+from control.dialects.custom_input import arguments_of
+from control.dialects.limits import ITEMS_LIMIT, check_number
+from control.dialects.openai_parts import neutral_parts
+from control.dialects.skipped import Skipped
 from control.errors import InvalidRequest
 from engine import wire
-
-# Each costs a microsecond or two; a session that fills a million tokens has some thousands.
-ITEMS_LIMIT: Final = 50_000
 
 _ROLES: Final[dict[str, Literal["system", "user", "assistant", "tool"]]] = {
     "system": "system",
@@ -28,6 +25,10 @@ _ROLES: Final[dict[str, Literal["system", "user", "assistant", "tool"]]] = {
     # From before there were tools.
     "function": "tool",
 }
+# What the question is about: an answer without it would be made up.
+_REFUSED: Final = frozenset(
+    {"file", "document", "image", "audio", "audio_url", "input_audio", "video", "video_url", "input_video"}
+)
 
 
 class ChatFunctionCall(msgspec.Struct):
@@ -63,10 +64,8 @@ class ChatMessage(msgspec.Struct):
 
 def neutral_messages(messages: list[ChatMessage], skipped: Skipped) -> tuple[wire.Message, ...]:
     """Raises InvalidRequest that names the field."""
-    if sum(_num_items(message) for message in messages) > ITEMS_LIMIT:
-        raise InvalidRequest(
-            f"At most {ITEMS_LIMIT} messages, parts and tool calls together are supported.", param="messages"
-        )
+    num_items = sum(_num_items(message) for message in messages)
+    check_number(num_items, ITEMS_LIMIT, "messages, parts and tool calls", "messages")
     calls = _Calls()
     return tuple(_message(message, index, calls, skipped) for index, message in enumerate(messages))
 
@@ -105,7 +104,7 @@ def _message(message: ChatMessage, index: int, calls: _Calls, skipped: Skipped) 
     role = _ROLES.get(message.role)
     if role is None:
         raise InvalidRequest("The role is not known.", param=f"{field}.role")
-    content = neutral_parts(message.content, f"{field}.content", skipped)
+    content = neutral_parts(message.content, f"{field}.content", skipped, _REFUSED)
     if role == "tool":
         call_id = calls.answered(message.tool_call_id)
         name = message.name or calls.name(call_id)
@@ -126,47 +125,15 @@ def _message(message: ChatMessage, index: int, calls: _Calls, skipped: Skipped) 
 def _tool_calls(message: ChatMessage, index: int, skipped: Skipped) -> Iterator[wire.ToolCall]:
     field = f"messages[{index}]"
     for i, call in enumerate(message.tool_calls or ()):
-        call_id = call.id or f"call_{index}_{i}"
+        call_id, place = call.id or f"call_{index}_{i}", f"{field}.tool_calls[{i}]"
         if call.function is not None:
-            yield _tool_call(call_id, call.function, f"{field}.tool_calls[{i}].function")
+            yield neutral_call(call_id, call.function.name, call.function.arguments, f"{place}.function.arguments")
         elif call.custom is not None:
-            arguments = ChatFunctionCall(call.custom.name, arguments_of(call.custom.input or ""))
-            yield _tool_call(call_id, arguments, f"{field}.tool_calls[{i}].custom")
+            yield neutral_call(call_id, call.custom.name, arguments_of(call.custom.input or ""), place)
         elif call.type in (None, "function", "custom"):
-            raise InvalidRequest(
-                "A tool call has a function.", param=f"{field}.tool_calls[{i}].{call.type or 'function'}"
-            )
+            raise InvalidRequest("A tool call has a function.", param=f"{place}.{call.type or 'function'}")
         else:
             skipped.add("tool_call", call.type)
-    if message.function_call is not None and not message.tool_calls:
-        yield _tool_call(f"call_{index}_0", message.function_call, f"{field}.function_call")
-
-
-def _tool_call(call_id: str, call: ChatFunctionCall, field: str) -> wire.ToolCall:
-    """History is replayed as it was: arguments that are cut off or not JSON stay as text, and none at all are `{}`."""
-    arguments = call.arguments
-    if isinstance(arguments, str):
-        raw = arguments if arguments and not arguments.isspace() else "{}"
-        return wire.ToolCall(id=call_id, name=call.name, arguments_raw=raw, arguments=_parsed(raw))
-    if is_too_deep(arguments):
-        raise too_deep(f"{field}.arguments")
-    parsed: dict[str, Any] | None = arguments or {}
-    return wire.ToolCall(
-        id=call_id,
-        name=call.name,
-        arguments_raw=msgspec.json.encode(parsed).decode(),
-        arguments=parsed if isinstance(parsed, dict) else None,
-    )
-
-
-def _parsed(raw: str) -> dict[str, Any] | None:
-    """None for what is not JSON, no object, or too deep to be handed on as one: the text has it all the same."""
-    try:
-        arguments = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    if not isinstance(arguments, dict):
-        return None
-    # To count the brackets of a text is a hundred times faster than to walk through what it says.
-    may_be_deep = raw.count("{") + raw.count("[") > NESTING_LIMIT
-    return None if may_be_deep and is_too_deep(arguments) else arguments
+    made = message.function_call
+    if made is not None and not message.tool_calls:
+        yield neutral_call(f"call_{index}_0", made.name, made.arguments, f"{field}.function_call.arguments")

@@ -5,26 +5,15 @@ It does not make the model obey: what is required and what is strict, the engine
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from control.dialects.chat_custom import ChatCustom, function_of
-from control.dialects.chat_decoding import converted, too_deep
-from control.dialects.chat_skipped import Skipped
-from control.dialects.nesting import is_too_deep
+from control.dialects.limits import TOOLS_LIMIT, check_number
+from control.dialects.skipped import Skipped
+from control.dialects.tools import custom_tool, function_tool
 from control.errors import InvalidRequest
 from engine import wire
-
-# OpenAI's own limit is 128; a client with many MCP servers has some hundreds.
-TOOLS_LIMIT: Final = 1000
-
-
-class ChatFunction(msgspec.Struct):
-    name: str
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +33,7 @@ class NeutralTools:
 
 def neutral_tools(tools: Sequence[Any], choice: object, skipped: Skipped, *, is_parallel: bool) -> NeutralTools:
     """Tools of an unknown type are left out. Raises InvalidRequest that names the field."""
-    _check_number(tools, "tools")
+    check_number(len(tools), TOOLS_LIMIT, "tools", "tools")
     custom: set[str] = set()
     found = [_tool(tool, f"tools[{index}]", custom, skipped) for index, tool in enumerate(tools)]
     known = tuple(tool for tool in found if tool is not None)
@@ -59,7 +48,7 @@ def neutral_tools(tools: Sequence[Any], choice: object, skipped: Skipped, *, is_
                 raise InvalidRequest("tool_choice required needs tools.", param="tool_choice")
             chosen = _required(known)
         case {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required" as mode, "tools": list(allowed)}}:
-            _check_number(allowed, "tool_choice")
+            check_number(len(allowed), TOOLS_LIMIT, "tools", "tool_choice")
             names = {_name(tool, "tool_choice.allowed_tools.tools", known) for tool in allowed}
             offered = tuple(tool for tool in known if tool.name in names)
             chosen = _required(offered) if mode == "required" else wire.ToolChoice()
@@ -77,8 +66,8 @@ def neutral_tools(tools: Sequence[Any], choice: object, skipped: Skipped, *, is_
 
 def legacy_tools(functions: Sequence[Any], choice: object) -> NeutralTools:
     """Of `functions` and `function_call`: such a client reads one call of an answer. Raises InvalidRequest."""
-    _check_number(functions, "functions")
-    known = tuple(_function(function, f"functions[{index}]") for index, function in enumerate(functions))
+    check_number(len(functions), TOOLS_LIMIT, "tools", "functions")
+    known = tuple(function_tool(function, f"functions[{index}]") for index, function in enumerate(functions))
     match choice:
         case None | "auto":
             chosen = wire.ToolChoice(parallel=False)
@@ -91,11 +80,6 @@ def legacy_tools(functions: Sequence[Any], choice: object) -> NeutralTools:
     return NeutralTools(known, chosen, CallForm(is_legacy=True))
 
 
-def _check_number(tools: Sequence[Any], field: str) -> None:
-    if len(tools) > TOOLS_LIMIT:
-        raise InvalidRequest(f"At most {TOOLS_LIMIT} tools are supported.", param=field)
-
-
 def _required(known: tuple[wire.Tool, ...]) -> wire.ToolChoice:
     """Where all that were sent are of unknown types, there is none to be called, and the model goes on without."""
     return wire.ToolChoice(mode="required") if known else wire.ToolChoice()
@@ -106,37 +90,15 @@ def _tool(tool: object, field: str, custom: set[str], skipped: Skipped) -> wire.
         raise InvalidRequest("A tool is an object with a type.", param=field)
     match tool.get("type"):
         case None | "function":
-            return _function(tool.get("function"), f"{field}.function")
+            return function_tool(tool.get("function"), f"{field}.function")
         case "custom":
-            known = _function_of_custom(tool.get("custom"), f"{field}.custom")
+            known = custom_tool(tool.get("custom"), f"{field}.custom")
             custom.add(known.name)
             return known
         case str(kind):
             skipped.add("tool", kind)
             return None
     raise InvalidRequest("The type of a tool is a text.", param=f"{field}.type")
-
-
-def _function(written: object, field: str) -> wire.Tool:
-    function = converted(written, ChatFunction, field)
-    if not function.name:
-        raise InvalidRequest("A function needs a name.", param=f"{field}.name")
-    if is_too_deep(function.parameters):
-        raise too_deep(f"{field}.parameters")
-    return wire.Tool(
-        name=function.name,
-        description=function.description or "",
-        parameters=function.parameters or {},
-        # Some clients send it as text.
-        strict=function.strict in (True, "true"),
-    )
-
-
-def _function_of_custom(written: object, field: str) -> wire.Tool:
-    tool = converted(written, ChatCustom, field)
-    if not tool.name:
-        raise InvalidRequest("A custom tool needs a name.", param=f"{field}.name")
-    return function_of(tool)
 
 
 def _name(choice: object, field: str, known: tuple[wire.Tool, ...]) -> str | None:

@@ -58,9 +58,9 @@ class Collected:
             case wire.Accepted():
                 # A run begins; of one before it, which broke off, nothing was sent.
                 self.parts.clear()
-            case wire.TextDelta():
+            case wire.TextDelta() if event.text or event.logprobs:
                 self._add_words("text", event.text, event.logprobs)
-            case wire.ReasoningDelta():
+            case wire.ReasoningDelta() if event.text or event.logprobs:
                 self._add_words("reasoning", event.text, event.logprobs)
             case wire.ToolCallBegin():
                 self.parts.append(Call(event))

@@ -12,11 +12,14 @@ from typing import Annotated, Final
 
 import msgspec
 
-from control.dialects.chat_decoding import decoded, too_deep
-from control.dialects.chat_sampling import ALTERNATIVES_LIMIT, SampledBody, limit_of, sampling_of, stops_of
 from control.dialects.collected import BodyEncoder
 from control.dialects.completions_answer import CompletionStreamEncoder, completion_body
+from control.dialects.decoding import decoded
 from control.dialects.exchange import Encoder, HeartbeatMode
+from control.dialects.fields import renamed
+from control.dialects.limits import Alternatives
+from control.dialects.nesting import endless_refused
+from control.dialects.sampling import SampledBody, limit_of, sampling_of, stops_of
 from control.errors import InvalidRequest
 from engine import wire
 
@@ -25,14 +28,14 @@ PATH: Final = "/v1/completions"
 DEFAULT_MAX_TOKENS: Final = 16
 
 _TokenId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
-_ENGINE_PROMPT: Final = re.compile(r"prompt\.(text|tokens)\b")
+_RENAMED: Final = ((re.compile(r"prompt\.(text|tokens)\b"), "prompt"), (re.compile(r"sampling\."), ""))
 
 
 class CompletionsBody(SampledBody, kw_only=True):
     """The fields that have an effect, or are refused. Every other key of the client's is ignored."""
 
     prompt: str | list[str | _TokenId | list[_TokenId]] | None = None
-    logprobs: Annotated[int, msgspec.Meta(ge=0, le=ALTERNATIVES_LIMIT)] | None = None
+    logprobs: Alternatives | None = None
     echo: bool | None = None
     best_of: Annotated[int, msgspec.Meta(ge=1)] | None = None
     suffix: str | None = None
@@ -58,17 +61,13 @@ class CompletionsExchange:
         return BodyEncoder(partial(completion_body, answer_id, created, self.echo))
 
     def field(self, engine_field: str) -> str | None:
-        if engine_field in ("id", "request_class"):
-            return None
-        return _ENGINE_PROMPT.sub("prompt", engine_field).removeprefix("sampling.")
+        return renamed(engine_field, _RENAMED)
 
 
 def parse_completions(body: bytes, request_id: str) -> CompletionsExchange:
     """Raises InvalidRequest that names the field. It may take a second for a body made to be slow: not on the loop."""
-    try:
+    with endless_refused():
         asked = decoded(body, CompletionsBody)
-    except RecursionError as error:
-        raise too_deep() from error
     _refuse_unsupported(asked)
     prompt = _prompt(asked.prompt)
     return CompletionsExchange(
@@ -81,7 +80,7 @@ def parse_completions(body: bytes, request_id: str) -> CompletionsExchange:
             prompt=prompt,
             sampling=sampling_of(asked, logprobs=asked.logprobs),
             max_tokens=DEFAULT_MAX_TOKENS if asked.max_tokens is None else limit_of(asked.max_tokens, "max_tokens"),
-            stop=stops_of(asked.stop),
+            stop=stops_of([asked.stop] if isinstance(asked.stop, str) else asked.stop, "stop"),
         ),
     )
 

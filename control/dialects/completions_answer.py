@@ -9,9 +9,10 @@ from typing import Any
 
 import msgspec
 
-from control.dialects.chat_answer import COMMENT, DONE, sse, usage_of
+from control.dialects.chat_answer import usage_of
 from control.dialects.collected import Collected, Words
 from control.dialects.error_answers import openai_error
+from control.dialects.sse import COMMENT, DONE, unnamed
 from control.errors import ApiError
 from engine import wire
 
@@ -32,7 +33,7 @@ class CompletionStreamEncoder:
         return COMMENT
 
     def error(self, error: ApiError) -> bytes:
-        return sse(openai_error(error))
+        return unnamed(openai_error(error))
 
     def encode(self, events: Sequence[wire.AnyEvent]) -> bytes:
         return b"".join(frame for event in events for frame in self._frames(event))
@@ -46,7 +47,7 @@ class CompletionStreamEncoder:
                 yield from self._echoed()
                 yield self._chunk(_choice("", None, event.reason))
                 if self._has_usage_chunk:
-                    yield sse({**self._frame, "choices": [], "usage": usage_of(event.usage)})
+                    yield unnamed({**self._frame, "choices": [], "usage": usage_of(event.usage)})
                 yield DONE
 
     def _echoed(self) -> Iterator[bytes]:
@@ -55,7 +56,7 @@ class CompletionStreamEncoder:
             yield self._chunk(_choice(echo, None, None))
 
     def _chunk(self, choice: dict[str, Any]) -> bytes:
-        return sse({**self._frame, "choices": [choice]})
+        return unnamed({**self._frame, "choices": [choice]})
 
 
 def completion_body(answer_id: str, created: int, echo: str, answer: Collected) -> bytes:

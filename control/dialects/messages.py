@@ -7,49 +7,45 @@ Format: Anthropic Messages, as Claude Code and the SDKs send it. It writes no an
 import re
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final
 
 import msgspec
 
 from control.dialects.answer_format import json_schema_grammar
-from control.dialects.chat_decoding import decoded, too_deep
-from control.dialects.chat_skipped import Skipped
 from control.dialects.collected import BodyEncoder
+from control.dialects.decoding import decoded
 from control.dialects.estimate import estimated_tokens
 from control.dialects.exchange import Encoder, HeartbeatMode
+from control.dialects.fields import renamed
+from control.dialects.limits import TOKENS_LIMIT, ModelName
 from control.dialects.messages_answer import MessagesStreamEncoder
 from control.dialects.messages_blocks import InputMessage, conversation_of
 from control.dialects.messages_body import messages_body
 from control.dialects.messages_tools import neutral_tools
+from control.dialects.nesting import endless_refused
+from control.dialects.sampling import Effort, effort_of, stops_of
+from control.dialects.skipped import Skipped
 from control.errors import InvalidRequest
 from engine import wire
 
 PATH: Final = "/v1/messages"
 COUNT_PATH: Final = "/v1/messages/count_tokens"
-# The engine looks for no more.
-STOPS_LIMIT: Final = 16
-# It is kept with the request, and shown; the path of a folder may be a name.
-MODEL_NAME_LIMIT: Final = 4096
-
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 # Everything else of the engine's has the same name here, once its first part is gone.
-_RENAMED: Final = {
-    "stop": "stop_sequences",
-    "grammar": "output_config.format",
-    "prompt": "messages",
-    "prompt.continue_last": "messages",
-    "prompt.effort": "output_config.effort",
-}
+_RENAMED: Final = (
+    (re.compile(r"stop\b.*"), "stop_sequences"),
+    (re.compile(r"grammar\b.*"), "output_config.format"),
+    (re.compile(r"prompt\.effort\b"), "output_config.effort"),
+    (re.compile(r"prompt(\.continue_last)?\Z"), "messages"),
+    (re.compile(r"prompt\.|sampling\."), ""),
+)
 _NUMBERED: Final = re.compile(r"prompt\.(messages|tools)\[(\d+)\]")
-# Control writes these itself.
-_NOT_SENT: Final = ("id", "request_class", "ignore_eos")
 
 
 class PromptBody(msgspec.Struct, kw_only=True):
     """What the prompt is made of: the whole body of count_tokens. Every other key of the client's is ignored."""
 
-    model: Annotated[str, msgspec.Meta(max_length=MODEL_NAME_LIMIT)]
+    model: ModelName
     messages: Annotated[list[InputMessage], msgspec.Meta(min_length=1)]
     system: str | list[Any] | None = None
     tools: list[Any] | None = None
@@ -59,11 +55,11 @@ class PromptBody(msgspec.Struct, kw_only=True):
 
 
 class MessagesBody(PromptBody, kw_only=True):
-    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]
+    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=TOKENS_LIMIT)]
     stream: bool | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    top_k: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] | None = None
+    top_k: Annotated[int, msgspec.Meta(ge=0, le=TOKENS_LIMIT)] | None = None
     stop_sequences: list[str] | None = None
     output_format: dict[str, Any] | None = None
 
@@ -108,29 +104,22 @@ class MessagesExchange:
             places = self.places if numbered[1] == "messages" else self.tool_places
             index = int(numbered[2])
             return places[index] if index < len(places) else numbered[1]
-        if engine_field in _NOT_SENT or engine_field.startswith("prompt.template_arguments"):
+        if engine_field.startswith("prompt.template_arguments"):
             return None
-        first = engine_field.partition("[")[0]
-        if first.startswith("grammar"):
-            return _RENAMED["grammar"]
-        return _RENAMED.get(first) or engine_field.removeprefix("prompt.").removeprefix("sampling.")
+        return renamed(engine_field, _RENAMED)
 
 
 def parse_messages(body: bytes, request_id: str) -> MessagesExchange:
     """Raises InvalidRequest that names the field. It may take a second for a body made to be slow: not on the loop."""
-    try:
+    with endless_refused():
         return _exchange(decoded(body, MessagesBody), request_id)
-    except RecursionError as error:
-        raise too_deep() from error
 
 
 def parse_count(body: bytes, request_id: str) -> CountAsked:
     """The prompt that /v1/messages would make of the same body. Raises InvalidRequest that names the field."""
-    try:
+    with endless_refused():
         asked = decoded(body, PromptBody)
         return CountAsked(asked.model, _asked(asked, request_id).prompt)
-    except RecursionError as error:
-        raise too_deep() from error
 
 
 def count_body(prompt_tokens: int) -> bytes:
@@ -147,7 +136,7 @@ def _exchange(body: MessagesBody, request_id: str) -> MessagesExchange:
             prompt=asked.prompt,
             sampling=wire.Sampling(temperature=body.temperature, top_p=body.top_p, top_k=body.top_k),
             max_tokens=body.max_tokens,
-            stop=_stops(body.stop_sequences),
+            stop=stops_of(body.stop_sequences, "stop_sequences"),
             grammar=_grammar(body),
         ),
         places=asked.places,
@@ -174,15 +163,7 @@ def _effort(body: PromptBody) -> Effort | None:
     """Without a word on thinking the model does what is usual for it. A budget of tokens for it cannot be kept."""
     if body.thinking is not None and body.thinking.get("type") == "disabled":
         return "none"
-    effort = (body.output_config or {}).get("effort")
-    return effort if effort in get_args(Effort) else None
-
-
-def _stops(stop_sequences: list[str] | None) -> tuple[str, ...]:
-    stops = tuple(each for each in stop_sequences or () if each)
-    if len(stops) > STOPS_LIMIT:
-        raise InvalidRequest(f"At most {STOPS_LIMIT} stop sequences are supported.", param="stop_sequences")
-    return stops
+    return effort_of((body.output_config or {}).get("effort"))
 
 
 def _grammar(body: MessagesBody) -> wire.Grammar | None:

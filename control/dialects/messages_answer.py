@@ -10,16 +10,14 @@ start, deltas of its own type and a stop; `message_delta` with the true counts, 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, Literal
 
-import msgspec
-
 from control.dialects.error_answers import anthropic_error
 from control.dialects.exchange import HeartbeatMode
 from control.dialects.messages_body import SIGNATURE, ending, input_usage, message_head, usage_of
+from control.dialects.sse import COMMENT, named
 from control.errors import ApiError
 from engine import wire
 
 PING: Final = b'event: ping\ndata: {"type":"ping"}\n\n'
-COMMENT: Final = b": keep-alive\n\n"
 
 Kind = Literal["text", "thinking", "tool_use"]
 _EMPTY_DELTAS: Final[dict[Kind, dict[str, str]]] = {
@@ -72,7 +70,7 @@ class MessagesStreamEncoder:
         return _message_delta({"stop_reason": None, "stop_sequence": None}, {"output_tokens": 0})
 
     def error(self, error: ApiError) -> bytes:
-        return _frame(anthropic_error(error, self._request_id))
+        return named(anthropic_error(error, self._request_id))
 
     def _frames(self, event: wire.AnyEvent) -> Iterator[bytes]:
         match event:
@@ -114,7 +112,7 @@ class MessagesStreamEncoder:
                 "output_tokens": 0,
             },
         }
-        yield _frame({"type": "message_start", "message": message})
+        yield named({"type": "message_start", "message": message})
 
     def _words(self, kind: Literal["text", "thinking"], delta: dict[str, str]) -> Iterator[bytes]:
         if self._open != kind:
@@ -129,7 +127,7 @@ class MessagesStreamEncoder:
         yield from self._end()
         self._open = kind
         self._num_blocks += 1
-        yield _frame({"type": "content_block_start", "index": self._num_blocks - 1, "content_block": block})
+        yield named({"type": "content_block_start", "index": self._num_blocks - 1, "content_block": block})
 
     def _end(self) -> Iterator[bytes]:
         if self._open is None:
@@ -140,22 +138,18 @@ class MessagesStreamEncoder:
             yield self._delta({"type": "input_json_delta", "partial_json": "{}"})
         self._open = self._call = None
         self._has_arguments = False
-        yield _frame({"type": "content_block_stop", "index": self._num_blocks - 1})
+        yield named({"type": "content_block_stop", "index": self._num_blocks - 1})
 
     def _finish(self, finished: wire.Finished) -> Iterator[bytes]:
         if not self._num_blocks:
             yield from self._begin("text", {"type": "text", "text": ""})
         yield from self._end()
         yield _message_delta(ending(finished), usage_of(finished.usage))
-        yield _frame({"type": "message_stop"})
+        yield named({"type": "message_stop"})
 
     def _delta(self, delta: dict[str, str]) -> bytes:
-        return _frame({"type": "content_block_delta", "index": self._num_blocks - 1, "delta": delta})
+        return named({"type": "content_block_delta", "index": self._num_blocks - 1, "delta": delta})
 
 
 def _message_delta(delta: dict[str, str | None], usage: dict[str, Any]) -> bytes:
-    return _frame({"type": "message_delta", "delta": delta, "usage": usage})
-
-
-def _frame(event: dict[str, Any]) -> bytes:
-    return b"event: %s\ndata: %s\n\n" % (event["type"].encode(), msgspec.json.encode(event))
+    return named({"type": "message_delta", "delta": delta, "usage": usage})

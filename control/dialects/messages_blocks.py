@@ -4,8 +4,6 @@ It keeps every message in its place, system messages too: only the engine knows 
 type of block that it does not know becomes the text that is in it, or nothing; it never fails a request.
 """
 
-import base64
-import hashlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,14 +11,15 @@ from typing import Any, Final
 
 import msgspec
 
-from control.dialects.chat_skipped import Skipped
-from control.dialects.nesting import NESTING_LIMIT, is_too_deep
+from control.dialects.calls import neutral_call
+from control.dialects.decoding import text
+from control.dialects.images import image
+from control.dialects.limits import ITEMS_LIMIT, check_number
+from control.dialects.skipped import Skipped
 from control.dialects.volatile import without_tokens_left, without_volatile_headers
 from control.errors import InvalidRequest
 from engine import wire
 
-# Each costs a microsecond or two; a session that fills a million tokens has some thousands.
-BLOCKS_LIMIT: Final = 50_000
 # How the errors of Claude Code's own tools begin.
 _SAYS_ERROR: Final = ("error", "<tool_use_error>")
 _UNREADABLE_DOCUMENT: Final = "[A document was attached here. It is not plain text, so it cannot be read.]"
@@ -91,8 +90,8 @@ class _Reader:
                 yield self._assistant_message(message.content, content_place)
             case "system":
                 yield self.system_message(message.content, content_place)
-            case role:
-                raise InvalidRequest(f"The role {role!r} is not known.", param=f"{place}.role")
+            case _:
+                raise InvalidRequest("The role is not known.", param=f"{place}.role")
 
     def system_message(self, content: Content, place: str) -> wire.Message:
         parts = (
@@ -119,9 +118,7 @@ class _Reader:
             yield wire.Message(role="user", content=tuple(pending))
 
     def _tool_message(self, block: dict[str, Any], place: str) -> wire.Message:
-        call_id = block.get("tool_use_id")
-        if call_id is not None and not isinstance(call_id, str):
-            raise InvalidRequest("A text is expected here.", param=f"{place}.tool_use_id")
+        call_id = _id(block, "tool_use_id", place)
         parts = self._parts(block.get("content"), f"{place}.content")
         if block.get("is_error") is True:
             parts = _marked_as_error(parts)
@@ -135,7 +132,7 @@ class _Reader:
         for block, at in self._blocks(content, place):
             match block:
                 case {"type": "thinking"}:
-                    thoughts.append(_text(block.get("thinking"), f"{at}.thinking"))
+                    thoughts.append(text(block.get("thinking"), f"{at}.thinking"))
                 case {"type": "redacted_thinking"}:
                     pass
                 case {"type": "tool_use"}:
@@ -158,8 +155,7 @@ class _Reader:
         is_text = isinstance(content, str)
         blocks = [content] if is_text else content or []
         self._num_blocks += len(blocks)
-        if self._num_blocks > BLOCKS_LIMIT:
-            raise InvalidRequest(f"At most {BLOCKS_LIMIT} messages and blocks are supported.", param="messages")
+        check_number(self._num_blocks, ITEMS_LIMIT, "messages and blocks", "messages")
         for index, block in enumerate(blocks):
             yield block, place if is_text else f"{place}[{index}]"
 
@@ -177,13 +173,13 @@ class _Reader:
             raise InvalidRequest("A block is an object with a type.", param=place)
         match block.get("type"):
             case "text":
-                yield from _text_parts(_text(block.get("text"), f"{place}.text"))
+                yield from _text_parts(text(block.get("text"), f"{place}.text"))
             case "image":
                 yield _image(block.get("source"), f"{place}.source")
             case "document":
                 yield from self._document(block, place)
             case "search_result":
-                heading = (text for key in ("title", "source") if isinstance(text := block.get(key), str))
+                heading = (each for key in ("title", "source") if isinstance(each := block.get(key), str))
                 yield from _text_parts("\n".join(heading))
                 yield from self._parts(block.get("content"), f"{place}.content")
             case "tool_reference":
@@ -197,17 +193,17 @@ class _Reader:
         if isinstance(title, str):
             yield from _text_parts(title)
         match source:
-            case {"type": "text", "data": str(text)}:
-                yield from _text_parts(text)
+            case {"type": "text", "data": str(data)}:
+                yield from _text_parts(data)
             case {"type": "content", "content": str() | list() as content}:
                 yield from self._parts(content, f"{place}.source.content")
             case _:
                 yield wire.TextPart(text=_UNREADABLE_DOCUMENT)
 
     def _unknown(self, block: dict[str, Any], kind: str, place: str) -> Iterator[wire.Part]:
-        text, content = block.get("text"), block.get("content")
-        if isinstance(text, str):
-            yield from _text_parts(text)
+        said, content = block.get("text"), block.get("content")
+        if isinstance(said, str):
+            yield from _text_parts(said)
             return
         try:
             parts = self._parts(content, f"{place}.content") if isinstance(content, str | list) else ()
@@ -219,15 +215,9 @@ class _Reader:
         yield from parts
 
 
-def _text(text: object, place: str) -> str:
-    if not isinstance(text, str):
-        raise InvalidRequest("A text is expected here.", param=place)
-    return text
-
-
-def _text_parts(text: str) -> Iterator[wire.Part]:
-    if text:
-        yield wire.TextPart(text=text)
+def _text_parts(said: str) -> Iterator[wire.Part]:
+    if said:
+        yield wire.TextPart(text=said)
 
 
 def _without_empty(parts: Iterator[wire.Part]) -> tuple[wire.Part, ...]:
@@ -249,37 +239,22 @@ def _marked_as_error(parts: tuple[wire.Part, ...]) -> tuple[wire.Part, ...]:
 
 
 def _tool_call(block: dict[str, Any], place: str) -> wire.ToolCall:
-    call_id, name, arguments = block.get("id"), block.get("name"), block.get("input")
+    name = block.get("name")
     if not isinstance(name, str) or not name:
         raise InvalidRequest("A tool use needs the name of its tool.", param=f"{place}.name")
-    if call_id is not None and not isinstance(call_id, str):
-        raise InvalidRequest("A text is expected here.", param=f"{place}.id")
-    if is_too_deep(arguments):
-        raise InvalidRequest(f"At most {NESTING_LIMIT} levels are supported.", param=f"{place}.input")
-    if arguments is None or arguments == "":
-        arguments = {}
-    # Text is what some clients keep of a call that was cut off.
-    raw = arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
-    return wire.ToolCall(
-        # One that was not sent is the same each time: the numbers in the place.
-        id=call_id or "_".join(["toolu", *re.findall(r"\d+", place)]),
-        name=name,
-        arguments_raw=raw,
-        arguments=arguments if isinstance(arguments, dict) else None,
-    )
+    # An id that was not sent is the same each time: the numbers in the place.
+    call_id = _id(block, "id", place) or "_".join(["toolu", *re.findall(r"\d+", place)])
+    return neutral_call(call_id, name, block.get("input"), f"{place}.input")
+
+
+def _id(block: dict[str, Any], key: str, place: str) -> str | None:
+    return None if block.get(key) is None else text(block[key], f"{place}.{key}")
 
 
 def _image(source: object, place: str) -> wire.ImagePart:
-    """Nothing is fetched: a URL could reach into the network that we are in."""
     match source:
         case {"type": "base64", "media_type": str(media_type), "data": str(data)}:
-            pass
-        case _:
-            raise InvalidRequest(
-                "An image must be base64 with its media_type; nothing is fetched from the network.", param=place
-            )
-    try:
-        content = base64.b64decode(data, validate=True)
-    except ValueError as error:
-        raise InvalidRequest(f"The image is not valid base64: {error}.", param=f"{place}.data") from error
-    return wire.ImagePart(sha256=hashlib.sha256(content).hexdigest(), media_type=media_type, data=data)
+            return image(media_type, data, f"{place}.data")
+    raise InvalidRequest(
+        "An image must be base64 with its media_type; nothing is fetched from the network.", param=place
+    )

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from control.dialects.calls import parsed_arguments
 from control.dialects.collected import Call, Collected, Words
 from engine import wire
 
@@ -65,7 +66,7 @@ def input_usage(*, prompt_tokens: int, cached_tokens: int) -> dict[str, int]:
 def _block(part: Words | Call) -> dict[str, Any] | None:
     """None for words that are none."""
     if isinstance(part, Call):
-        return {"type": "tool_use", "id": part.begin.id, "name": part.begin.name, "input": _input(part.arguments)}
+        return {"type": "tool_use", "id": part.begin.id, "name": part.begin.name, "input": _input(part)}
     if not part.text:
         return None
     if part.kind == "reasoning":
@@ -73,10 +74,6 @@ def _block(part: Words | Call) -> dict[str, Any] | None:
     return {"type": "text", "text": part.text}
 
 
-def _input(arguments: str) -> dict[str, Any]:
+def _input(call: Call) -> dict[str, Any]:
     """Nothing of a call that was cut off: nobody shall act on half of it."""
-    try:
-        parsed = msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, RecursionError):
-        return {}
-    return parsed if isinstance(parsed, dict) else {}
+    return parsed_arguments(call.arguments) or {}

@@ -4,15 +4,24 @@ It drops the tools that only Anthropic's servers can run, and judges no schema: 
 """
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-from control.dialects.chat_skipped import Skipped
-from control.dialects.nesting import NESTING_LIMIT, is_too_deep
+import msgspec
+
+from control.dialects.decoding import converted
+from control.dialects.limits import TOOLS_LIMIT, check_number
+from control.dialects.nesting import check_depth
+from control.dialects.skipped import Skipped
+from control.dialects.tools import Name, is_strict
 from control.errors import InvalidRequest
 from engine import wire
 
-# A client with many MCP servers has some hundreds.
-TOOLS_LIMIT: Final = 1000
+
+class InputTool(msgspec.Struct, frozen=True):
+    name: Name
+    description: str | None = None
+    input_schema: dict[str, Any] | None = None
+    strict: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +35,7 @@ class NeutralTools:
 
 def neutral_tools(tools: list[Any] | None, choice: dict[str, Any] | None, skipped: Skipped) -> NeutralTools:
     """Raises InvalidRequest that names the field."""
-    if len(tools or ()) > TOOLS_LIMIT:
-        raise InvalidRequest(f"At most {TOOLS_LIMIT} tools are supported.", param="tools")
+    check_number(len(tools or ()), TOOLS_LIMIT, "tools", "tools")
     known: dict[str, wire.Tool] = {}
     dropped: list[str] = []
     for index, tool in enumerate(tools or ()):
@@ -48,18 +56,14 @@ def _is_custom(tool: dict[str, Any]) -> bool:
     return tool.get("type") in (None, "custom") or isinstance(tool.get("input_schema"), dict)
 
 
-def _tool(tool: dict[str, Any], place: str) -> wire.Tool:
-    name, description, schema = tool.get("name"), tool.get("description"), tool.get("input_schema")
-    if not isinstance(name, str) or not name:
-        raise InvalidRequest("A tool needs a name.", param=f"{place}.name")
-    if description is not None and not isinstance(description, str):
-        raise InvalidRequest("A text is expected here.", param=f"{place}.description")
-    if schema is not None and not isinstance(schema, dict):
-        raise InvalidRequest("A JSON schema is expected here.", param=f"{place}.input_schema")
-    if is_too_deep(schema):
-        raise InvalidRequest(f"At most {NESTING_LIMIT} levels are supported.", param=f"{place}.input_schema")
+def _tool(written: dict[str, Any], place: str) -> wire.Tool:
+    tool = converted(written, InputTool, place)
+    check_depth(tool.input_schema, f"{place}.input_schema")
     return wire.Tool(
-        name=name, description=description or "", parameters=schema or {}, strict=tool.get("strict") in (True, "true")
+        name=tool.name,
+        description=tool.description or "",
+        parameters=tool.input_schema or {},
+        strict=is_strict(tool.strict),
     )
 
 

@@ -8,45 +8,44 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final
 
 import msgspec
 
-from control.dialects.chat_skipped import Skipped
+from control.dialects.answer_format import grammar_of
 from control.dialects.collected import BodyEncoder
+from control.dialects.decoding import decoded
 from control.dialects.exchange import Encoder, HeartbeatMode
-from control.dialects.nesting import NESTING_LIMIT, is_too_deep
+from control.dialects.limits import Alternatives, ModelName, TokenLimit
+from control.dialects.nesting import check_depth, endless_refused
 from control.dialects.response_history import ResponseHistory, turn
 from control.dialects.responses_answer import ResponsesStreamEncoder
 from control.dialects.responses_body import Asked, Remembering, response_body
-from control.dialects.responses_fields import as_raw, client_field, invalid
+from control.dialects.responses_fields import client_field
 from control.dialects.responses_items import input_items, neutral_input, tools_in
 from control.dialects.responses_tools import RawTool, neutral_tools
+from control.dialects.sampling import effort_of, limit_of
+from control.dialects.skipped import Skipped
 from control.errors import InvalidRequest
 from engine import wire
 
 PATH: Final = "/v1/responses"
-ALTERNATIVES_LIMIT: Final = 20
-# It is kept with the request, and shown; the path of a folder may be a name.
-MODEL_NAME_LIMIT: Final = 4096
 LOGPROBS: Final = "message.output_text.logprobs"
-
-Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 
 
 class ResponsesBody(msgspec.Struct, frozen=True):
     """The fields that have an effect, are refused, or are repeated in the answer. Every other key is ignored."""
 
-    model: Annotated[str, msgspec.Meta(max_length=MODEL_NAME_LIMIT)]
+    model: ModelName
     input: str | list[Any] | None = None
     instructions: str | None = None
     previous_response_id: str | None = None
     stream: bool | None = None
     store: bool | None = None
-    max_output_tokens: Annotated[int, msgspec.Meta(ge=-1)] | None = None
+    max_output_tokens: TokenLimit | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    top_logprobs: Annotated[int, msgspec.Meta(ge=0, le=ALTERNATIVES_LIMIT)] | None = None
+    top_logprobs: Alternatives | None = None
     include: list[Any] | None = None
     tools: list[Any] | None = None
     tool_choice: Any = None
@@ -89,19 +88,8 @@ def parse_responses(
     body: bytes, request_id: str, *, history: ResponseHistory, wall: Callable[[], float] = time.time
 ) -> ResponsesExchange:
     """Raises InvalidRequest that names the field, and UnknownResponse. A large body takes a while: not on the loop."""
-    try:
-        return _exchange(_decode(body), request_id, history, created_at=int(wall()))
-    except RecursionError as error:
-        raise InvalidRequest(f"The body is nested too deeply; {NESTING_LIMIT} levels are supported.") from error
-
-
-def _decode(body: bytes) -> ResponsesBody:
-    try:
-        return msgspec.json.decode(body, type=ResponsesBody)
-    except msgspec.ValidationError as error:
-        raise invalid(error) from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"The body is not valid JSON: {error}.") from error
+    with endless_refused():
+        return _exchange(decoded(body, ResponsesBody), request_id, history, created_at=int(wall()))
 
 
 def _exchange(body: ResponsesBody, request_id: str, history: ResponseHistory, *, created_at: int) -> ResponsesExchange:
@@ -130,11 +118,14 @@ def _exchange(body: ResponsesBody, request_id: str, history: ResponseHistory, *,
         generate=wire.GenerateRequest(
             id=request_id,
             prompt=wire.Prompt(
-                messages=messages, tools=tools.tools, tool_choice=tools.choice, effort=_effort(body.reasoning)
+                messages=messages,
+                tools=tools.tools,
+                tool_choice=tools.choice,
+                effort=effort_of((body.reasoning or {}).get("effort")),
             ),
             sampling=_sampling(body),
-            max_tokens=_max_tokens(body.max_output_tokens),
-            grammar=_grammar(body.text),
+            max_tokens=limit_of(body.max_output_tokens, "max_output_tokens"),
+            grammar=grammar_of((body.text or {}).get("format"), "text.format"),
         ),
         asked=Asked(
             request_id=request_id,
@@ -163,19 +154,13 @@ def _refuse_unsupported(body: ResponsesBody) -> None:
         raise InvalidRequest("The input is missing.", param="input")
     # They are handed on, or repeated in the answer.
     for name in ("tool_choice", "text", "reasoning", "metadata"):
-        if is_too_deep(getattr(body, name)):
-            raise InvalidRequest(f"At most {NESTING_LIMIT} levels are supported.", param=name)
+        check_depth(getattr(body, name), name)
 
 
 def _instructions(instructions: str | None) -> tuple[wire.Message, ...]:
     if not instructions:
         return ()
     return (wire.Message(role="system", content=(wire.TextPart(text=instructions),)),)
-
-
-def _effort(reasoning: dict[str, Any] | None) -> Effort | None:
-    effort = (reasoning or {}).get("effort")
-    return effort if effort in get_args(Effort) else None
 
 
 def _sampling(body: ResponsesBody) -> wire.Sampling:
@@ -185,33 +170,12 @@ def _sampling(body: ResponsesBody) -> wire.Sampling:
     )
 
 
-def _max_tokens(limit: int | None) -> int | None:
-    """-1 is how clients of other local servers say no limit."""
-    if limit == 0:
-        raise InvalidRequest("At least one token must be allowed.", param="max_output_tokens")
-    return None if limit == -1 else limit
-
-
-def _grammar(text: dict[str, Any] | None) -> wire.Grammar | None:
-    match (text or {}).get("format"):
-        case None | {"type": "text"}:
-            return None
-        case {"type": "json_object"}:
-            return wire.Grammar(kind="json_object")
-        case {"type": "json_schema", "schema": dict(schema)}:
-            return wire.Grammar(kind="json_schema", schema=schema)
-        case {"type": "json_schema"}:
-            raise InvalidRequest("A JSON schema is needed.", param="text.format.schema")
-        case {"type": kind}:
-            raise InvalidRequest(f"The format {kind!r} is not supported.", param="text.format.type")
-    raise InvalidRequest("The format is an object with a type.", param="text.format")
-
-
 def _echo(body: ResponsesBody) -> dict[str, msgspec.Raw]:
     """What the Response object repeats of the request, with OpenAI's defaults for what was not sent."""
     text = {"format": {"type": "text"}, **{key: value for key, value in (body.text or {}).items() if value is not None}}
     return {
-        name: as_raw(value)
+        # Encoded once, for what is written several times.
+        name: msgspec.Raw(msgspec.json.encode(value))
         for name, value in {
             "background": False,
             "instructions": body.instructions,

@@ -4,17 +4,14 @@ It reads no request. A stream is: created, in_progress, the items, and exactly o
 """
 
 from collections.abc import Sequence
-from typing import Any, Final
-
-import msgspec
+from typing import Any
 
 from control.dialects.exchange import HeartbeatMode
 from control.dialects.responses_body import Asked, Status, final_status
 from control.dialects.responses_output import OutputItems
+from control.dialects.sse import COMMENT, named
 from control.errors import ApiError
 from engine import wire
-
-COMMENT: Final = b": keep-alive\n\n"
 
 
 class ResponsesStreamEncoder:
@@ -76,7 +73,5 @@ class ResponsesStreamEncoder:
         return self._frame({"type": event_type, "response": response})
 
     def _frame(self, event: dict[str, Any]) -> bytes:
-        event_type: str = event["type"]
-        numbered = {"type": event_type, "sequence_number": self._num_events, **event}
         self._num_events += 1
-        return b"event: " + event_type.encode() + b"\ndata: " + msgspec.json.encode(numbered) + b"\n\n"
+        return named({"type": event["type"], "sequence_number": self._num_events - 1, **event})

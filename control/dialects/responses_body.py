@@ -9,10 +9,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from control.dialects.calls import neutral_call
 from control.dialects.collected import Collected, Words
 from control.dialects.error_answers import openai_error
 from control.dialects.response_history import Conversation, ResponseHistory, Turn, turn
-from control.dialects.responses_items import neutral_call
 from control.dialects.responses_output import OutputItems
 from control.dialects.responses_tools import NeutralTools
 from control.errors import ApiError, ContextTooLong
@@ -108,7 +108,7 @@ def _messages(output: OutputItems) -> tuple[wire.Message, ...]:
         role="assistant",
         content=(wire.TextPart(text=output.text),) if output.text else (),
         reasoning=output.reasoning or None,
-        tool_calls=tuple(neutral_call(call.call_id, call.flat_name, call.arguments) for call in output.calls),
+        tool_calls=tuple(neutral_call(call.call_id, call.flat_name, call.arguments, "output") for call in output.calls),
     )
     return (message,) if output.has_begun else ()
 

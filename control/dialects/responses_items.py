@@ -11,17 +11,17 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from control.dialects.chat_skipped import Skipped
-from control.dialects.nesting import NESTING_LIMIT, is_too_deep
+from control.dialects.calls import neutral_call
+from control.dialects.custom_input import arguments_of
+from control.dialects.decoding import converted
+from control.dialects.limits import ITEMS_LIMIT, check_number
+from control.dialects.nesting import check_depth
+from control.dialects.openai_parts import neutral_parts, text_of
 from control.dialects.response_history import ResponseHistory
-from control.dialects.responses_fields import converted
-from control.dialects.responses_parts import neutral_parts, text_of
 from control.dialects.responses_tools import NeutralTools, RawTool
+from control.dialects.skipped import Skipped
 from control.errors import InvalidRequest
 from engine import wire
-
-# Each costs some microseconds; a session that fills a million tokens has some thousands.
-ITEMS_LIMIT: Final = 50_000
 
 _ROLES: Final[dict[str, Literal["system", "user", "assistant"]]] = {
     "system": "system",
@@ -91,8 +91,7 @@ def input_items(items: str | list[Any], history: ResponseHistory) -> list[InputI
     """With every item_reference replaced by what it names. Raises InvalidRequest that names the field."""
     if isinstance(items, str):
         return [InputItem("message", {"role": "user", "content": items}, "input")]
-    if sum(_num_parts(item) for item in items) > ITEMS_LIMIT:
-        raise InvalidRequest(f"At most {ITEMS_LIMIT} items and parts together are supported.", param="input")
+    check_number(sum(_num_parts(item) for item in items), ITEMS_LIMIT, "items and parts", "input")
     return [_input_item(item, f"input[{index}]", history) for index, item in enumerate(items)]
 
 
@@ -113,12 +112,6 @@ def neutral_input(items: Sequence[InputItem], tools: NeutralTools, skipped: Skip
         _add(each, tools, turns, skipped, fallback_id=f"call_{index}")
     turns.close()
     return NeutralInput(tuple(turns.messages), tuple(turns.fields))
-
-
-def neutral_call(call_id: str, name: str, arguments: str) -> wire.ToolCall:
-    """History is replayed as it was: arguments that are cut off or not JSON stay as text, and none at all are `{}`."""
-    raw = arguments if arguments.strip() else "{}"
-    return wire.ToolCall(id=call_id, name=name, arguments_raw=raw, arguments=_parsed(raw))
 
 
 def _num_parts(item: object) -> int:
@@ -215,16 +208,16 @@ def _add(each: InputItem, tools: NeutralTools, turns: _Turns, skipped: Skipped, 
                 turns.reason(text, each.field)
         case "function_call" | "custom_tool_call":
             call = converted(each.item, CallItem, each.field)
+            is_custom = each.kind == "custom_tool_call"
+            arguments = arguments_of(call.input or "") if is_custom else call.arguments
             name = tools.flat(call.name, call.namespace)
-            turns.call(
-                neutral_call(call.call_id or call.id or fallback_id, name, _arguments(call, each)),
-                each.field,
-            )
+            call_id = call.call_id or call.id or fallback_id
+            turns.call(neutral_call(call_id, name, arguments, f"{each.field}.arguments"), each.field)
         case "local_shell_call" | "tool_search_call":
             built_in = converted(each.item, BuiltInCallItem, each.field)
-            arguments = _json(built_in.action or built_in.arguments or {}, each.field)
-            name = each.kind.removesuffix("_call")
-            turns.call(neutral_call(built_in.call_id or built_in.id or fallback_id, name, arguments), each.field)
+            arguments = built_in.action or built_in.arguments
+            call_id = built_in.call_id or built_in.id or fallback_id
+            turns.call(neutral_call(call_id, each.kind.removesuffix("_call"), arguments, each.field), each.field)
         case "function_call_output" | "custom_tool_call_output" | "local_shell_call_output" | "tool_search_output":
             turns.add(_tool_message(each, skipped), each.field)
         case "additional_tools":
@@ -236,7 +229,7 @@ def _add(each: InputItem, tools: NeutralTools, turns: _Turns, skipped: Skipped, 
 def _add_message(message: MessageItem, turns: _Turns, place: str, skipped: Skipped) -> None:
     role = _ROLES.get(message.role)
     if role is None:
-        raise InvalidRequest(f"The role {message.role!r} is not known.", param=f"{place}.role")
+        raise InvalidRequest("The role is not known.", param=f"{place}.role")
     content = neutral_parts(message.content, f"{place}.content", skipped)
     if role == "assistant":
         turns.say(content, place)
@@ -248,32 +241,10 @@ def _tool_message(each: InputItem, skipped: Skipped) -> wire.Message:
     item = converted(each.item, OutputItem, each.field)
     output = item.output if item.output is not None else item.tools
     if each.kind == "tool_search_output" or not isinstance(output, str | list | None):
-        output = _json(output, each.field)
+        check_depth(output, each.field)
+        output = msgspec.json.encode(output).decode()
     return wire.Message(
         role="tool",
         content=neutral_parts(output, f"{each.field}.output", skipped),
         tool_call_id=item.call_id or item.id,
     )
-
-
-def _arguments(call: CallItem, each: InputItem) -> str:
-    if each.kind == "custom_tool_call":
-        return _json({"input": call.input or ""}, each.field)
-    if isinstance(call.arguments, str):
-        return call.arguments
-    return _json(call.arguments or {}, f"{each.field}.arguments")
-
-
-def _json(value: object, place: str) -> str:
-    if is_too_deep(value):
-        raise InvalidRequest(f"At most {NESTING_LIMIT} levels are supported.", param=place)
-    return msgspec.json.encode(value).decode()
-
-
-def _parsed(raw: str) -> dict[str, Any] | None:
-    """None for what is not JSON, no object, or too deep to be handed on as one: the text has it all the same."""
-    try:
-        arguments = msgspec.json.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    return arguments if isinstance(arguments, dict) and not is_too_deep(arguments) else None

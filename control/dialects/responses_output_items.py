@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from control.dialects.responses_custom import CustomInput
+from control.dialects.custom_input import CustomInput
+from control.dialects.logprobs import token_logprob
 from control.dialects.responses_tools import Origin
 from engine import wire
 
@@ -69,7 +70,7 @@ class MessageItem(WordsItem):
 
     def feed(self, text: str, logprobs: Sequence[wire.TokenLogprob]) -> list[Event]:
         self._pieces.append(text)
-        named = [_token_logprob(each) for each in logprobs]
+        named = [token_logprob(each, unknown_bytes=[]) for each in logprobs]
         self._logprobs += named
         return [self._event("output_text.delta", content_index=0, delta=text, logprobs=named)]
 
@@ -186,16 +187,3 @@ def _is_json(arguments: str) -> bool:
     except (msgspec.DecodeError, RecursionError):
         return False
     return True
-
-
-def _token_logprob(token: wire.TokenLogprob) -> dict[str, Any]:
-    """A lone part of a character has no bytes that are known here; OpenAI's field is a list all the same."""
-    top = [
-        {
-            "token": each.token,
-            "logprob": each.logprob,
-            "bytes": [] if "\ufffd" in each.token else [*each.token.encode()],
-        }
-        for each in token.top
-    ]
-    return {"token": token.token, "logprob": token.logprob, "bytes": list(token.bytes), "top_logprobs": top}

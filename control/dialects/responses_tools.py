@@ -8,53 +8,30 @@ and noted. It does not make the model obey a tool choice.
 import hashlib
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal
 
 import msgspec
 
-from control.dialects.chat_skipped import Skipped
-from control.dialects.nesting import NESTING_LIMIT, is_too_deep
-from control.dialects.responses_fields import converted
+from control.dialects.decoding import converted
+from control.dialects.limits import TOOLS_LIMIT, check_number
+from control.dialects.skipped import Skipped
+from control.dialects.tools import Name, custom_tool, function_tool
 from control.errors import InvalidRequest
 from engine import wire
 
-# A client with many MCP servers has some hundreds.
-TOOLS_LIMIT: Final = 1000
 # OpenAI's own limit of a function's name; templates and models were made with it in mind.
 NAME_LIMIT: Final = 64
 _HASH_LEN: Final = 8
 _JOINT: Final = "__"
-_CUSTOM_PARAMETERS: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {"input": {"type": "string", "description": "The whole input of the tool, as plain text."}},
-    "required": ["input"],
-    "additionalProperties": False,
-}
 
 Kind = Literal["function", "custom"]
 Mode = Literal["auto", "none", "required", "named"]
-Name = Annotated[str, msgspec.Meta(min_length=1)]
-
-
-class FunctionTool(msgspec.Struct, frozen=True):
-    name: Name
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: Any = None
-
-
-class CustomTool(msgspec.Struct, frozen=True):
-    name: Name
-    description: str | None = None
-    format: Any = None
 
 
 class NamespaceTool(msgspec.Struct, frozen=True):
     name: Name
     tools: list[Any] | None = None
 
-
-AnyTool = TypeVar("AnyTool", FunctionTool, CustomTool, NamespaceTool)
 
 Identity = tuple[str, str | None]
 """Name and namespace."""
@@ -129,8 +106,7 @@ class _Placed:
 
 def _flattened(raw: Sequence[RawTool], skipped: Skipped) -> list[_Placed]:
     placed = [each for tool in raw for each in _placed(tool, None, skipped)]
-    if len(placed) > TOOLS_LIMIT:
-        raise InvalidRequest(f"At most {TOOLS_LIMIT} tools are supported.", param="tools")
+    check_number(len(placed), TOOLS_LIMIT, "tools", "tools")
     return placed
 
 
@@ -138,46 +114,17 @@ def _placed(raw: RawTool, namespace: str | None, skipped: Skipped) -> Iterator[_
     if not isinstance(raw.tool, dict):
         raise InvalidRequest("A tool is an object with a type.", param=raw.field)
     match raw.tool.get("type"):
-        case "function":
-            yield _function(raw, namespace)
-        case "custom":
-            yield _custom(raw, namespace)
+        case "function" | "custom" as kind:
+            tool = (function_tool if kind == "function" else custom_tool)(raw.tool, raw.field)
+            yield _Placed(tool, Origin(kind, tool.name, namespace), raw.field)
         case "namespace" if namespace is None:
-            parsed = _parsed(raw, NamespaceTool)
-            for index, tool in enumerate(parsed.tools or ()):
-                yield from _placed(RawTool(tool, f"{raw.field}.tools[{index}]"), parsed.name, skipped)
+            parsed = converted(raw.tool, NamespaceTool, raw.field)
+            for index, each in enumerate(parsed.tools or ()):
+                yield from _placed(RawTool(each, f"{raw.field}.tools[{index}]"), parsed.name, skipped)
         case str(kind):
             skipped.add("tool", kind)
         case _:
             raise InvalidRequest("A tool needs a type.", param=f"{raw.field}.type")
-
-
-def _function(raw: RawTool, namespace: str | None) -> _Placed:
-    parsed = _parsed(raw, FunctionTool)
-    if is_too_deep(parsed.parameters):
-        raise InvalidRequest(f"At most {NESTING_LIMIT} levels are supported.", param=f"{raw.field}.parameters")
-    tool = wire.Tool(
-        name=parsed.name,
-        description=parsed.description or "",
-        parameters=parsed.parameters or {},
-        strict=parsed.strict in (True, "true"),
-    )
-    return _Placed(tool, Origin("function", parsed.name, namespace), raw.field)
-
-
-def _custom(raw: RawTool, namespace: str | None) -> _Placed:
-    parsed = _parsed(raw, CustomTool)
-    description = parsed.description or ""
-    match parsed.format:
-        case {"type": "grammar", "definition": str(definition), **rest}:
-            syntax = rest.get("syntax") if isinstance(rest.get("syntax"), str) else "given"
-            description = f"{description}\n\n`input` follows this {syntax} grammar:\n{definition}".strip()
-    tool = wire.Tool(name=parsed.name, description=description, parameters=_CUSTOM_PARAMETERS)
-    return _Placed(tool, Origin("custom", parsed.name, namespace), raw.field)
-
-
-def _parsed(raw: RawTool, kind: type[AnyTool]) -> AnyTool:
-    return converted(raw.tool, kind, raw.field)
 
 
 def _joined(name: str, namespace: str | None) -> str:
@@ -235,8 +182,7 @@ def _with_mode(known: NeutralTools, mode: Mode, name: str | None = None) -> Neut
 
 
 def _allowed(allowed: list[Any], known: NeutralTools, skipped: Skipped) -> set[str]:
-    if len(allowed) > TOOLS_LIMIT:
-        raise InvalidRequest(f"At most {TOOLS_LIMIT} tools are supported.", param="tool_choice.tools")
+    check_number(len(allowed), TOOLS_LIMIT, "tools", "tool_choice.tools")
     names: set[str] = set()
     for index, each in enumerate(allowed):
         place = f"tool_choice.tools[{index}]"

@@ -88,6 +88,7 @@ def test_an_engine_that_dies_five_times_fails_tells_those_who_wait_and_can_be_lo
         starting = beside.submit(
             stack.splash, "up", "--no-open", "--engine-command", stack.engine_command, timeout_s=120
         )
+        wait_until(stack.home.admin_secret_file.exists, "control to start")
         wait_until(lambda: stack.engine_state() == "crashed", "the first death")
         stack.key = json.loads(stack.splash("keys", "new", "waits", "--json").stdout)["key"]
         asking = beside.submit(ask, stack)

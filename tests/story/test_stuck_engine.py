@@ -15,13 +15,13 @@ import pytest
 from control.engine_process import EngineProcess
 from control.engine_questions import EngineQuestions
 from control.fifo import Line
+from control.gate import loopback_hosts
 from control.home import Home
 from control.identity import live_process
 from control.keys import load_keys
 from control.metrics.database import open_database
 from control.metrics.settings import load_settings
 from control.metrics.writer import Writer
-from control.gate import loopback_hosts
 from control.public_api import public_api
 from control.relay import Relay
 from control.remembered import RememberedLoads

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.dialects.chat_skipped import Skipped
 from control.dialects.responses_tools import NAME_LIMIT, RawTool, neutral_tools
+from control.dialects.skipped import Skipped
 from control.errors import InvalidRequest
 from engine import wire
 from tests.unit.control_dialects.responses_stage import NAMESPACE, PATCH, SHELL, parsed

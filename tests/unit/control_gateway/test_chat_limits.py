@@ -5,9 +5,7 @@ import pytest
 
 from control.dialects.chat import parse_chat
 from control.dialects.chat_fields import client_field
-from control.dialects.chat_messages import ITEMS_LIMIT
-from control.dialects.chat_sampling import MODEL_NAME_LIMIT
-from control.dialects.chat_tools import TOOLS_LIMIT
+from control.dialects.limits import ITEMS_LIMIT, MODEL_NAME_LIMIT, TOOLS_LIMIT
 from control.dialects.nesting import NESTING_LIMIT, is_too_deep
 from control.errors import InvalidRequest
 from engine import wire

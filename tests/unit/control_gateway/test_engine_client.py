@@ -128,6 +128,23 @@ async def test_a_task_that_is_cancelled_before_any_event_closes_its_connection(e
     await eventually(lambda: engine.cancelled == ["r"], within_s=1)
 
 
+async def test_a_task_that_is_cancelled_while_it_leaves_keeps_nothing_of_its_request(engine, client):
+    engine.scripts = [says(wire.TextDelta(text="a"))]
+
+    async def generate_and_be_cancelled():
+        async with client.generate(REQUEST) as generation:
+            async for _ in generation:
+                pass
+            # It comes where the task waits next: in the middle of leaving.
+            asyncio.current_task().cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.create_task(generate_and_be_cancelled())
+
+    pool = client._http._transport._pool
+    await eventually(lambda: not pool._requests and not pool.connections)
+
+
 class CutAtOnce(httpx.AsyncBaseTransport):
     """As httpx behaves on uvloop when the engine is killed just after it took the connection."""
 

@@ -153,6 +153,28 @@ def test_a_key_in_the_config_that_is_refused_is_replaced_by_a_new_one(home, monk
     assert "sk-splash-2" in done.path.read_text()
 
 
+def test_the_gateway_itself_says_whether_a_key_is_still_good(home, monkeypatch):
+    asked = []
+    connected(Admin(), order("codex", writes=True), home)
+    monkeypatch.setattr(
+        command, "ask", lambda *where, secret, **_: asked.append((*where, secret)) or SimpleNamespace(status=200)
+    )
+
+    connected(Admin(), order("codex", writes=True), home)
+
+    assert asked == [(8888, "/v1/models", "sk-splash-1")]
+
+
+@pytest.mark.parametrize("key", ["schlüssel", "a\nb", ""])
+def test_what_cannot_be_a_key_is_not_sent_anywhere(home, monkeypatch, key):
+    monkeypatch.setattr(command, "ask", lambda *_, **__: pytest.fail("it was sent"))
+    file = home / ".claude" / "settings.json"
+    file.parent.mkdir()
+    file.write_text(json.dumps({"env": {"ANTHROPIC_AUTH_TOKEN": key}}))
+
+    assert connected(Admin(), order("claude", writes=True), home).key_name == "claude"
+
+
 def test_the_config_as_it_was_is_kept_beside_it_for_its_owner_alone(home):
     file = home / ".claude" / "settings.json"
     file.parent.mkdir()
@@ -281,11 +303,14 @@ def test_a_home_that_cannot_be_written_is_said_and_the_config_stays(home, monkey
 
     monkeypatch.setattr("control.connections.merging.tempfile.mkstemp", refuse)
 
+    admin = Admin()
+
     with pytest.raises(CommandFailed, match="can't be written") as caught:
-        connected(Admin(), order("codex", writes=True), home)
+        connected(admin, order("codex", writes=True), home)
 
     assert "as it was" in str(caught.value)
     assert file.read_text() == "# mine\n"
+    assert admin.active() == []
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="links")

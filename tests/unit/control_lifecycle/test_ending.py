@@ -4,7 +4,8 @@ import signal
 
 import pytest
 
-from control.ending import Patience, end_process
+from control.ending import Ending, Patience, end_process
+from control.identity import PortHolder
 from control.loopback import ask
 from tests.story.stack import is_free
 
@@ -41,6 +42,41 @@ def test_a_process_that_ignores_everything_is_killed(listen):
 
     assert (ending.how, ending.is_proven) == ("SIGKILL", True)
     assert ending.held_bytes > 0
+
+
+def test_a_process_that_is_known_to_be_stuck_is_killed_without_being_asked(listen):
+    listener, asked = listen(), []
+
+    ending = end_process(listener.record, ask=lambda: asked.append(True), at_once=True)
+
+    assert (ending.how, ending.is_proven, asked) == ("SIGKILL", True, [])
+    assert listener.child.wait() == -signal.SIGKILL
+
+
+def test_a_port_may_close_a_moment_after_its_process_is_gone(listen, monkeypatch):
+    listener, looks = listen(), iter([True, True, False])
+    listener.child.kill()
+    listener.child.wait()
+    monkeypatch.setattr("control.ending.is_listening", lambda port: next(looks))
+
+    ending = end_process(listener.record)
+
+    assert ending.is_proven
+
+
+@pytest.mark.parametrize(
+    ("is_gone", "holder", "sentence"),
+    [
+        (False, None, "The engine (pid {pid}) did not end within 12 s, not even by SIGKILL."),
+        (True, PortHolder(7, "other"), "The engine ended, but its port is held by pid 7 (other)."),
+    ],
+)
+def test_what_is_not_proven_is_said_in_one_sentence(listen, is_gone, holder, sentence):
+    record = listen().record
+
+    ending = Ending("SIGKILL", 12.0, is_gone=is_gone, port_holder=holder, held_bytes=None)
+
+    assert ending.shortcoming(record) == sentence.format(pid=record.pid)
 
 
 def test_force_that_comes_meanwhile_cuts_the_wait_short(listen):

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from control.command_errors import HomeUnusable
-from control.engine_process import Adopted, EngineProcess
+from control.engine_process import LAST_LINE_LENGTH, NUM_LAST_LINES, Adopted, EngineProcess
 from control.errors import EngineLingers
 from control.home import Home
 from control.identity import live_process
@@ -96,6 +96,36 @@ def test_the_reason_of_an_end_is_a_sentence(home, text, is_final, reason):
     assert end.is_final is is_final
     assert reason in end.reason
     assert not engine.is_running
+
+
+def test_the_end_comes_with_the_last_lines_of_what_was_said(home):
+    engine = process(home, "import sys; [print(n, file=sys.stderr) for n in range(9)]; print('x' * 999); sys.exit(1)")
+    engine.spawn(Wanted("demo"))
+
+    lines = end_of(engine).last_lines
+
+    assert len(lines) == NUM_LAST_LINES and "8" in lines
+    assert max(map(len, lines)) == LAST_LINE_LENGTH
+
+
+async def test_a_child_that_is_stuck_is_killed_at_once(home):
+    engine = process(home, "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)")
+    engine.spawn(Wanted("demo"))
+
+    ending = await engine.stop(is_forced=lambda: False, is_stuck=True)
+
+    assert (ending.how, ending.is_proven, engine.is_running) == ("SIGKILL", True, False)
+
+
+async def test_a_stuck_process_that_does_not_look_like_ours_is_not_killed(home, listen):
+    listener = listen()
+    engine = process(home, "")
+    engine.record = listener.with_(nonce="of another launch")
+
+    with pytest.raises(EngineLingers, match="does not look like our engine"):
+        await engine.stop(is_forced=lambda: True, is_stuck=True)
+
+    assert listener.child.poll() is None
 
 
 def test_what_an_earlier_engine_said_is_not_the_reason_of_this_one(home):

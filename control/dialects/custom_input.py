@@ -1,4 +1,4 @@
-"""The plain text that a custom tool is called with, out of the JSON pieces in which the model writes `{"input": "…"}`.
+"""The plain text of a custom tool's call, to and from the `{"input": "…"}` in which the model writes it.
 
 It writes no event. A piece may end anywhere: in an escape, or between the two halves of a surrogate pair.
 """
@@ -11,7 +11,7 @@ import msgspec
 _HEAD: Final = re.compile(r'\s*\{\s*"input"\s*:\s*"')
 # The longest beginning that still may become a head; more white space than this is not a model's.
 _HEAD_LIMIT: Final = 256
-_ESCAPES: Final = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
+_ESCAPES: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 # An escape that the end of the piece cuts matches nothing. `\\u` without four digits is no JSON; it stays as it is.
 _UNIT: Final = re.compile(
     r"""(?P<plain>[^"\\]+|\\u(?![0-9a-fA-F]{0,3}\Z|[0-9a-fA-F]{4}))"""
@@ -20,8 +20,23 @@ _UNIT: Final = re.compile(
 _REPLACEMENT: Final = "\ufffd"
 
 
+def arguments_of(text: str) -> str:
+    """Of a call that was made earlier, as the model wrote them."""
+    return msgspec.json.encode({"input": text}).decode()
+
+
+def input_of(arguments: str) -> str:
+    """Of a call that is over."""
+    reader = CustomInput()
+    return reader.feed(arguments) + reader.finish()
+
+
 class CustomInput:
-    """Give it the pieces; it gives the text, as far as it is known. `finish` gives the rest, once."""
+    """Give it the pieces of a call's arguments; it gives the text, as far as it is known. `finish` gives the rest.
+
+    A model that did not write `{"input": TEXT}` gets no piece through before the end. Of a call that was cut off there
+    is what was written of its text, and no more.
+    """
 
     def __init__(self) -> None:
         self._raw: list[str] = []
@@ -31,32 +46,29 @@ class CustomInput:
         self._is_over = False
 
     def feed(self, piece: str) -> str:
-        self._raw.append(piece)
+        if not self._is_inside:
+            self._raw.append(piece)
         if self._is_over:
             return ""
         self._pending += piece
-        if not self._is_inside:
-            head = _HEAD.match(self._pending)
-            if head is None:
-                self._is_over = len(self._pending) > _HEAD_LIMIT
-                return ""
-            self._is_inside = True
-            self._pending = self._pending[head.end() :]
+        if not self._is_inside and not self._has_begun():
+            return ""
         return self._decoded()
 
     def finish(self) -> str:
-        """Arguments that did not begin as expected are taken whole: their `input`, or else the text as it is."""
         if self._is_inside:
             rest, self._high = (_REPLACEMENT if self._high else ""), None
             return rest
-        raw = "".join(self._raw)
-        try:
-            arguments = msgspec.json.decode(raw)
-        except (msgspec.DecodeError, RecursionError):
-            return raw
-        if isinstance(arguments, dict) and isinstance(arguments.get("input"), str):
-            return str(arguments["input"])
-        return raw
+        return _found_input("".join(self._raw))
+
+    def _has_begun(self) -> bool:
+        head = _HEAD.match(self._pending)
+        if head is None:
+            self._is_over = len(self._pending) > _HEAD_LIMIT
+            return False
+        self._is_inside = True
+        self._pending = self._pending[head.end() :]
+        return True
 
     def _decoded(self) -> str:
         text: list[str] = []
@@ -86,3 +98,18 @@ class CustomInput:
             self._high = digits
             return lost
         return lost + (_REPLACEMENT if 0xDC00 <= code <= 0xDFFF else chr(code))
+
+
+def _found_input(arguments: str) -> str:
+    """Of a call in another form: its `input`, else the only text in it, else everything as it was written."""
+    try:
+        written = msgspec.json.decode(arguments or "{}")
+    except (msgspec.DecodeError, RecursionError):
+        return arguments
+    match written:
+        case {"input": str(text)}:
+            return text
+        case dict():
+            texts = [value for value in written.values() if isinstance(value, str)]
+            return texts[0] if len(texts) == 1 else (arguments if written else "")
+    return arguments

@@ -1,4 +1,4 @@
-"""A body of an OpenAI client as the Struct of its dialect: what is wrong with it is named as the client named it.
+"""A body as the Struct of its dialect: what is wrong with it is named as the client named it.
 
 It knows no field, and nothing of what the fields mean.
 """
@@ -7,7 +7,6 @@ from typing import TypeVar
 
 import msgspec
 
-from control.dialects.nesting import NESTING_LIMIT
 from control.errors import InvalidRequest
 
 _Kind = TypeVar("_Kind")
@@ -31,8 +30,11 @@ def converted(value: object, kind: type[_Kind], field: str) -> _Kind:
         raise _refusal(error, field) from error
 
 
-def too_deep(field: str | None = None) -> InvalidRequest:
-    return InvalidRequest(f"It is nested too deeply; {NESTING_LIMIT} levels are supported.", param=field)
+def text(value: object, field: str) -> str:
+    """`value`, which must be one. Raises InvalidRequest."""
+    if not isinstance(value, str):
+        raise InvalidRequest("A text is expected here.", param=field)
+    return value
 
 
 def _refusal(error: msgspec.ValidationError, within: str) -> InvalidRequest:

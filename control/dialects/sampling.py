@@ -1,20 +1,19 @@
-"""What /v1/chat/completions and /v1/completions have in common: how the answer is sampled, and where it ends.
+"""How an answer is sampled, how much the model thinks, and where the answer ends.
 
 It knows neither prompt nor tools, and no default but that of "no limit".
 """
 
-from typing import Annotated, Final
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
+from control.dialects.limits import STOPS_LIMIT, TOKENS_LIMIT, ModelName, TokenLimit, check_number
 from control.errors import InvalidRequest
 from engine import wire
 
-# OpenAI's own limit is 4; other servers allow more, and their clients use it.
-STOPS_LIMIT: Final = 16
-# It is kept with the request, and shown; the path of a folder may be a name.
-MODEL_NAME_LIMIT: Final = 4096
-ALTERNATIVES_LIMIT: Final = 20
+Effort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
+_EFFORTS: Final = get_args(Effort)
 
 
 class StreamOptions(msgspec.Struct):
@@ -22,15 +21,15 @@ class StreamOptions(msgspec.Struct):
 
 
 class SampledBody(msgspec.Struct, kw_only=True):
-    """The fields that both have. Every key that is no field of a body is ignored."""
+    """What /v1/chat/completions and /v1/completions both have. Every key that is no field of a body is ignored."""
 
-    model: Annotated[str, msgspec.Meta(max_length=MODEL_NAME_LIMIT)]
+    model: ModelName
     stream: bool | None = None
     stream_options: StreamOptions | None = None
-    max_tokens: Annotated[int, msgspec.Meta(ge=-1)] | None = None
+    max_tokens: TokenLimit | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    top_k: Annotated[int, msgspec.Meta(ge=-1)] | None = None
+    top_k: Annotated[int, msgspec.Meta(ge=-1, le=TOKENS_LIMIT)] | None = None
     min_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=2)] | None = None
     presence_penalty: Annotated[float, msgspec.Meta(ge=-2, le=2)] | None = None
@@ -64,19 +63,23 @@ def sampling_of(body: SampledBody, *, logprobs: int | None) -> wire.Sampling:
     )
 
 
+def effort_of(effort: Any) -> Effort | None:
+    """None for a word that means nothing here, and for none: the model does what is usual for it."""
+    return effort if effort in _EFFORTS else None
+
+
 def limit_of(limit: int | None, field: str) -> int | None:
-    """-1 is how LM Studio's clients say no limit. Raises InvalidRequest."""
+    """Of an answer's tokens. Raises InvalidRequest."""
     if limit == 0:
         raise InvalidRequest("At least one token must be allowed.", param=field)
     return None if limit == -1 else limit
 
 
-def stops_of(stop: str | list[str] | None) -> tuple[str, ...]:
+def stops_of(stops: Sequence[str] | None, field: str) -> tuple[str, ...]:
     """Raises InvalidRequest. Empty ones would end every answer at once, and mean nothing."""
-    stops = [stop] if isinstance(stop, str) else stop or []
-    if len(stops) > STOPS_LIMIT:
-        raise InvalidRequest(f"At most {STOPS_LIMIT} stop sequences are supported.", param="stop")
-    return tuple(each for each in stops if each)
+    known = tuple(each for each in stops or () if each)
+    check_number(len(known), STOPS_LIMIT, "stop sequences", field)
+    return known
 
 
 def _logit_bias(biases: dict[str, float]) -> dict[int, float]:
