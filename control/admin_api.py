@@ -15,9 +15,9 @@ from starlette.types import ASGIApp
 
 from control import wire
 from control.admin_edge import HANDLERS, Guard, body_of, json_answer, number_of
+from control.admin_errors import LoginLinkInvalid, OrderInvalid, UnknownRequest
 from control.admin_settings import SettingsApi
 from control.engine_questions import EngineQuestions
-from control.errors import LoginLinkInvalid, OrderInvalid, UnknownRequest
 from control.keys import KeyRing
 from control.login_links import LoginLinks
 from control.metrics.questions import Questions

@@ -17,7 +17,8 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
 
 from control import wire
-from control.errors import AdminSecretWrong, BodyTooLarge, ControlError, HostNotAllowed, OrderInvalid
+from control.admin_errors import AdminSecretWrong, OrderInvalid
+from control.errors import BodyTooLarge, ControlError, HostNotAllowed
 from control.gate import loopback_hosts
 
 logger = logging.getLogger(__name__)

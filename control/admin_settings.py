@@ -12,8 +12,8 @@ from starlette.routing import Route
 
 from control import wire
 from control.admin_edge import body_of, json_answer
+from control.admin_errors import OrderInvalid
 from control.aliases import ALIASES_SETTING, Aliases, checked
-from control.errors import OrderInvalid
 from control.fifo import Line
 from control.heartbeats import Heartbeats
 from control.metrics.settings import Settings

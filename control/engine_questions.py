@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from control.errors import ModelRefused
+from control.admin_errors import ModelRefused
 from control.home import Home
 from control.lifecycle import Wanted
 from control.wire import LoadProgress, MemoryPlan, ModelList, ModelOnDisk

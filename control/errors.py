@@ -30,21 +30,10 @@ ControlError
 │   └── WaitedTooLong           504
 ├── EngineGone                  the engine's connection ended before the end event
 ├── EngineRefused               the engine answered with an error, before any event
-├── KeyNameInvalid              400
-├── KeyNameTaken                409
-├── UnknownKey                  404
 ├── DatabaseUnusable            control cannot start with it
-├── AdminRefusal                the admin API does not do what it was asked
-│   ├── OrderInvalid            400
-│   ├── AdminSecretWrong        401
-│   ├── UnknownRequest          404
-│   ├── LoginLinkInvalid        404
-│   ├── EngineNotReady          409
-│   ├── Quitting                409
-│   └── ModelRefused            422  the engine says why; what runs goes on
 └── EngineLingers               an engine of this home that is not ours to adopt, nor to end
 
-How a command or a process ends is in `control.command_errors`.
+What the admin API refuses is in `control.admin_errors`, how a command or a process ends in `control.command_errors`.
 """
 
 from typing import ClassVar
@@ -321,86 +310,8 @@ class EngineRefused(ControlError):
         self.engine_status = engine_status
 
 
-class KeyNameInvalid(ControlError):
-    code = "key_name_invalid"
-    status = 400
-
-
-class KeyNameTaken(ControlError):
-    code = "key_name_taken"
-    status = 409
-
-    def __init__(self, name: str) -> None:
-        super().__init__(f"There is already a key named {name!r}.")
-
-
-class UnknownKey(ControlError):
-    code = "key_not_found"
-    status = 404
-
-    def __init__(self, key_id: int) -> None:
-        super().__init__(f"There is no key with id {key_id}.")
-
-
 class DatabaseUnusable(ControlError):
     code = "database_unusable"
-
-
-class AdminRefusal(ControlError):
-    """An answer of the admin API."""
-
-
-class OrderInvalid(AdminRefusal):
-    code = "invalid_request"
-    status = 400
-
-
-class AdminSecretWrong(AdminRefusal):
-    code = "unauthorized"
-    status = 401
-
-    def __init__(self) -> None:
-        super().__init__("The admin API needs the secret of this home: `Authorization: Bearer SECRET`.")
-
-
-class UnknownRequest(AdminRefusal):
-    code = "request_not_found"
-    status = 404
-
-    def __init__(self, request_id: str) -> None:
-        super().__init__(f"The request {request_id!r} is not here; it may just have ended.")
-
-
-class LoginLinkInvalid(AdminRefusal):
-    code = "login_link_invalid"
-    status = 404
-
-    def __init__(self) -> None:
-        super().__init__("This login link was used already, or its time is over. `splash open` makes a new one.")
-
-
-class EngineNotReady(AdminRefusal):
-    """`state` is control.wire.EngineState."""
-
-    code = "engine_not_ready"
-    status = 409
-
-    def __init__(self, state: str) -> None:
-        super().__init__(f"No model is ready (the engine is {state}), so there is no prefix cache to clear.")
-        self.state = state
-
-
-class Quitting(AdminRefusal):
-    code = "quitting"
-    status = 409
-
-    def __init__(self) -> None:
-        super().__init__("Splash is quitting.")
-
-
-class ModelRefused(AdminRefusal):
-    code = "model_refused"
-    status = 422
 
 
 class EngineLingers(ControlError):

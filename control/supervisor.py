@@ -10,23 +10,13 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from control.admin_errors import EngineNotReady, OrderInvalid, Quitting
 from control.command_errors import HomeUnusable
 from control.engine_client import EngineClient
 from control.engine_process import INTRODUCTION_LIMIT_S, EngineProcess, secret_lost
 from control.engine_questions import EngineQuestions
 from control.engine_view import NewestStatus, engine_view
-from control.errors import (
-    ApiError,
-    EngineGone,
-    EngineLingers,
-    EngineNotReady,
-    EngineRefused,
-    EngineStopped,
-    GatewayRestarts,
-    NoModel,
-    OrderInvalid,
-    Quitting,
-)
+from control.errors import ApiError, EngineGone, EngineLingers, EngineRefused, EngineStopped, GatewayRestarts, NoModel
 from control.fifo import Line
 from control.lifecycle import Action, Exit, Gate, Lifecycle, Spawn, Stop, Wanted
 from control.load_orders import NOTICE_S, LoadOrders

@@ -10,12 +10,12 @@ from typing import Final
 import msgspec
 import typer
 
+from control.admin_errors import ModelRefused
 from control.cli.places import Place
 from control.cli.processes import python_module
 from control.cli.tables import has_room, print_table, printable
 from control.command_errors import StartFailed
 from control.engine_questions import EngineQuestions
-from control.errors import ModelRefused
 from control.wire import ModelOnDisk
 
 GIB: Final = 1024**3

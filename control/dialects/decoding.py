@@ -3,7 +3,7 @@
 It knows no field, and nothing of what the fields mean.
 """
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -30,10 +30,13 @@ def converted(value: object, kind: type[_Kind], field: str) -> _Kind:
         raise _refusal(error, field) from error
 
 
-def text(value: object, field: str) -> str:
-    """`value`, which must be one. Raises InvalidRequest."""
+def text_in(holder: dict[str, Any], key: str, field: str) -> str:
+    """Of the part or block at `field`. Null is an empty one; a missing one is not. Raises InvalidRequest."""
+    value = holder.get(key, 0)
+    if value is None:
+        return ""
     if not isinstance(value, str):
-        raise InvalidRequest("A text is expected here.", param=field)
+        raise InvalidRequest("A text is expected here.", param=f"{field}.{key}")
     return value
 
 

@@ -19,12 +19,14 @@ STOPS_LIMIT: Final = 16
 # It is kept with the request, and shown; the path of a folder may be a name.
 MODEL_NAME_LIMIT: Final = 4096
 ALTERNATIVES_LIMIT: Final = 20
-# What fits the engine's integers; no context is that long.
+# No vocabulary is that large.
+TOP_K_LIMIT: Final = 2**31 - 1
+# What stands for "as many as there can be" where a client says more: no context is that long.
 TOKENS_LIMIT: Final = 2**31 - 1
 
 ModelName = Annotated[str, msgspec.Meta(max_length=MODEL_NAME_LIMIT)]
 Alternatives = Annotated[int, msgspec.Meta(ge=0, le=ALTERNATIVES_LIMIT)]
-TokenLimit = Annotated[int, msgspec.Meta(ge=-1, le=TOKENS_LIMIT)]
+TokenLimit = Annotated[int, msgspec.Meta(ge=-1)]
 """-1 is how clients of other local servers say no limit (`sampling.limit_of`)."""
 
 

@@ -17,13 +17,13 @@ from control.dialects.decoding import decoded
 from control.dialects.estimate import estimated_tokens
 from control.dialects.exchange import Encoder, HeartbeatMode
 from control.dialects.fields import renamed
-from control.dialects.limits import TOKENS_LIMIT, ModelName
+from control.dialects.limits import TOP_K_LIMIT, ModelName
 from control.dialects.messages_answer import MessagesStreamEncoder
 from control.dialects.messages_blocks import InputMessage, conversation_of
 from control.dialects.messages_body import messages_body
 from control.dialects.messages_tools import neutral_tools
 from control.dialects.nesting import endless_refused
-from control.dialects.sampling import Effort, effort_of, stops_of
+from control.dialects.sampling import Effort, effort_of, limit_of, stops_of
 from control.dialects.skipped import Skipped
 from control.errors import InvalidRequest
 from engine import wire
@@ -55,11 +55,11 @@ class PromptBody(msgspec.Struct, kw_only=True):
 
 
 class MessagesBody(PromptBody, kw_only=True):
-    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=TOKENS_LIMIT)]
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)]
     stream: bool | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    top_k: Annotated[int, msgspec.Meta(ge=0, le=TOKENS_LIMIT)] | None = None
+    top_k: Annotated[int, msgspec.Meta(ge=0, le=TOP_K_LIMIT)] | None = None
     stop_sequences: list[str] | None = None
     output_format: dict[str, Any] | None = None
 
@@ -135,7 +135,7 @@ def _exchange(body: MessagesBody, request_id: str) -> MessagesExchange:
             id=request_id,
             prompt=asked.prompt,
             sampling=wire.Sampling(temperature=body.temperature, top_p=body.top_p, top_k=body.top_k),
-            max_tokens=body.max_tokens,
+            max_tokens=limit_of(body.max_tokens, "max_tokens"),
             stop=stops_of(body.stop_sequences, "stop_sequences"),
             grammar=_grammar(body),
         ),

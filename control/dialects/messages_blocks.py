@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from control.dialects.calls import neutral_call
-from control.dialects.decoding import text
+from control.dialects.decoding import text_in
 from control.dialects.images import image
 from control.dialects.limits import ITEMS_LIMIT, check_number
 from control.dialects.skipped import Skipped
@@ -132,7 +132,7 @@ class _Reader:
         for block, at in self._blocks(content, place):
             match block:
                 case {"type": "thinking"}:
-                    thoughts.append(text(block.get("thinking"), f"{at}.thinking"))
+                    thoughts.append(text_in(block, "thinking", at))
                 case {"type": "redacted_thinking"}:
                     pass
                 case {"type": "tool_use"}:
@@ -173,13 +173,13 @@ class _Reader:
             raise InvalidRequest("A block is an object with a type.", param=place)
         match block.get("type"):
             case "text":
-                yield from _text_parts(text(block.get("text"), f"{place}.text"))
+                yield from _text_parts(text_in(block, "text", place))
             case "image":
                 yield _image(block.get("source"), f"{place}.source")
             case "document":
                 yield from self._document(block, place)
             case "search_result":
-                heading = (each for key in ("title", "source") if isinstance(each := block.get(key), str))
+                heading = (text for key in ("title", "source") if isinstance(text := block.get(key), str))
                 yield from _text_parts("\n".join(heading))
                 yield from self._parts(block.get("content"), f"{place}.content")
             case "tool_reference":
@@ -193,17 +193,17 @@ class _Reader:
         if isinstance(title, str):
             yield from _text_parts(title)
         match source:
-            case {"type": "text", "data": str(data)}:
-                yield from _text_parts(data)
+            case {"type": "text", "data": str(text)}:
+                yield from _text_parts(text)
             case {"type": "content", "content": str() | list() as content}:
                 yield from self._parts(content, f"{place}.source.content")
             case _:
                 yield wire.TextPart(text=_UNREADABLE_DOCUMENT)
 
     def _unknown(self, block: dict[str, Any], kind: str, place: str) -> Iterator[wire.Part]:
-        said, content = block.get("text"), block.get("content")
-        if isinstance(said, str):
-            yield from _text_parts(said)
+        text, content = block.get("text"), block.get("content")
+        if isinstance(text, str):
+            yield from _text_parts(text)
             return
         try:
             parts = self._parts(content, f"{place}.content") if isinstance(content, str | list) else ()
@@ -215,9 +215,9 @@ class _Reader:
         yield from parts
 
 
-def _text_parts(said: str) -> Iterator[wire.Part]:
-    if said:
-        yield wire.TextPart(text=said)
+def _text_parts(text: str) -> Iterator[wire.Part]:
+    if text:
+        yield wire.TextPart(text=text)
 
 
 def _without_empty(parts: Iterator[wire.Part]) -> tuple[wire.Part, ...]:
@@ -248,7 +248,7 @@ def _tool_call(block: dict[str, Any], place: str) -> wire.ToolCall:
 
 
 def _id(block: dict[str, Any], key: str, place: str) -> str | None:
-    return None if block.get(key) is None else text(block[key], f"{place}.{key}")
+    return text_in(block, key, place) or None if key in block else None
 
 
 def _image(source: object, place: str) -> wire.ImagePart:

@@ -6,7 +6,7 @@ It fetches nothing, and knows no message. A part of a type that nobody knows is 
 from collections.abc import Set
 from typing import Any
 
-from control.dialects.decoding import text
+from control.dialects.decoding import text_in
 from control.dialects.images import DATA_URL, file_content, image_at
 from control.dialects.skipped import Skipped
 from control.errors import InvalidRequest
@@ -34,10 +34,10 @@ def text_of(parts: list[Any] | str | None) -> str:
 
 
 def _part(part: object, field: str, skipped: Skipped, refused: Set[str]) -> wire.Part | None:
+    if part is None or part == "":
+        return None
     if isinstance(part, str):
         return wire.TextPart(text=part)
-    if part is None:
-        return None
     if not isinstance(part, dict):
         raise InvalidRequest("A part is an object with a type.", param=field)
     match part.get("type"):
@@ -60,10 +60,9 @@ def _part(part: object, field: str, skipped: Skipped, refused: Set[str]) -> wire
 
 
 def _text(part: dict[str, Any], key: str, field: str) -> wire.TextPart | None:
-    """None where the client sent null."""
-    if part.get(key, key) is None:
-        return None
-    return wire.TextPart(text=text(part.get(key), f"{field}.{key}"))
+    """None for an empty one."""
+    text = text_in(part, key, field)
+    return wire.TextPart(text=text) if text else None
 
 
 def _image(part: dict[str, Any], field: str) -> wire.ImagePart:

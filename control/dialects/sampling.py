@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
-from control.dialects.limits import STOPS_LIMIT, TOKENS_LIMIT, ModelName, TokenLimit, check_number
+from control.dialects.limits import STOPS_LIMIT, TOKENS_LIMIT, TOP_K_LIMIT, ModelName, TokenLimit, check_number
 from control.errors import InvalidRequest
 from engine import wire
 
@@ -29,7 +29,7 @@ class SampledBody(msgspec.Struct, kw_only=True):
     max_tokens: TokenLimit | None = None
     temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    top_k: Annotated[int, msgspec.Meta(ge=-1, le=TOKENS_LIMIT)] | None = None
+    top_k: Annotated[int, msgspec.Meta(ge=-1, le=TOP_K_LIMIT)] | None = None
     min_p: Annotated[float, msgspec.Meta(ge=0, le=1)] | None = None
     repetition_penalty: Annotated[float, msgspec.Meta(gt=0, le=2)] | None = None
     presence_penalty: Annotated[float, msgspec.Meta(ge=-2, le=2)] | None = None
@@ -72,7 +72,7 @@ def limit_of(limit: int | None, field: str) -> int | None:
     """Of an answer's tokens. Raises InvalidRequest."""
     if limit == 0:
         raise InvalidRequest("At least one token must be allowed.", param=field)
-    return None if limit == -1 else limit
+    return None if limit is None or limit == -1 else min(limit, TOKENS_LIMIT)
 
 
 def stops_of(stops: Sequence[str] | None, field: str) -> tuple[str, ...]:

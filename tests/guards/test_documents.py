@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from control import admin_errors
 from control import errors as control_errors
 from control import wire as control_wire
 from control.config import KNOWN_KEYS
@@ -37,8 +38,8 @@ def test_every_route_of_the_public_api_is_in_the_api_document():
 
 
 def test_every_error_code_that_a_client_can_get_is_in_the_api_document():
-    answered = [*error_classes(control_errors.ApiError), *error_classes(control_errors.AdminRefusal)]
-    codes = {error.code for error in answered} | {control_errors.KeyNameTaken.code, control_errors.UnknownKey.code}
+    answered = [*error_classes(control_errors.ApiError), *error_classes(admin_errors.AdminRefusal)]
+    codes = {error.code for error in answered} | {admin_errors.KeyNameTaken.code, admin_errors.UnknownKey.code}
 
     assert {code for code in codes if f"`{code}`" not in API} == set()
 

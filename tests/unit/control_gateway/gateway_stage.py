@@ -14,14 +14,15 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from control.dialects.exchange import default_heartbeat
 from control.engine_client import EngineClient
 from control.fifo import Line
+from control.gate import loopback_hosts
 from control.http_protocol import HttpProtocol
 from control.keys import KeyRing, load_keys
 from control.metrics.database import open_database, open_for_reading
 from control.metrics.questions import Questions
 from control.metrics.writer import Writer
-from control.gate import loopback_hosts
 from control.public_api import public_api
 from control.relay import Relay
 from engine import wire
@@ -65,6 +66,8 @@ class TestServer(uvicorn.Server):
 async def serving(make_app: Callable[[int], object], http="httptools") -> AsyncIterator[TestServer]:
     """A real server on a free port of this machine. `make_app` is given the port."""
     listener = socket.create_server(("127.0.0.1", 0))
+    # As uvloop has it, on which Splash runs; asyncio's loop has not, and then each answer takes 40 ms.
+    listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     port = listener.getsockname()[1]
     config = uvicorn.Config(
         make_app(port),
@@ -249,6 +252,7 @@ async def staged(
     grace_s=1.0,
     count_patience_s=20.0,
     notice_limit_s=0.3,
+    heartbeat_of=default_heartbeat,
     http=HttpProtocol,
     **api,
 ) -> AsyncIterator[Stage]:
@@ -270,6 +274,7 @@ async def staged(
         grace_s=grace_s,
         count_patience_s=count_patience_s,
         notice_limit_s=notice_limit_s,
+        heartbeat_of=heartbeat_of,
     )
     key = (await keys.create("test")).key
     try:

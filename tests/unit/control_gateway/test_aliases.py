@@ -5,9 +5,9 @@ import asyncio
 import httpx
 import pytest
 
+from control.admin_errors import OrderInvalid
 from control.aliases import ALIASES_SETTING, DEFAULT_ALIASES, Aliases, checked, stored_aliases
 from control.dialects.exchange import HEARTBEAT_MODES
-from control.errors import OrderInvalid
 from control.heartbeats import HEARTBEATS_SETTING, Heartbeats
 from control.metrics.settings import Settings
 from control.wire import Alias

@@ -6,9 +6,10 @@ import asyncio
 
 import msgspec
 
+from control.admin_errors import ModelRefused
 from control.ending import Ending
 from control.engine_process import Adopted
-from control.errors import EngineGone, EngineLingers, EngineRefused, ModelRefused
+from control.errors import EngineGone, EngineLingers, EngineRefused
 from control.fifo import Line, Ticket
 from control.lifecycle import Exit, Wanted
 from control.remembered import RememberedLoads

@@ -7,8 +7,8 @@ import sys
 import psutil
 import pytest
 
+from control.admin_errors import ModelRefused
 from control.engine_questions import EngineQuestions
-from control.errors import ModelRefused
 from control.home import Home
 from control.lifecycle import Wanted
 

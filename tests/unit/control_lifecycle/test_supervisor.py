@@ -6,9 +6,10 @@ from contextlib import suppress
 import pytest
 from sqlalchemy.exc import OperationalError
 
+from control.admin_errors import ModelRefused, Quitting
 from control.command_errors import HomeUnusable
 from control.engine_process import Adopted
-from control.errors import EngineLingers, ModelRefused, NoModel, Quitting
+from control.errors import EngineLingers, NoModel
 from control.lifecycle import Exit, Wanted
 from control.wire import LoadRequest
 from tests.unit.control_lifecycle.scene import Scene, status

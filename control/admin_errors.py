@@ -1,0 +1,97 @@
+"""What the admin API answers when it does not do what it was asked: a branch of the tree in `control.errors`.
+
+It knows no path and no shape: `admin_edge` translates, once.
+
+ControlError
+├── KeyNameInvalid              400
+├── KeyNameTaken                409
+├── UnknownKey                  404
+└── AdminRefusal                the admin API does not do what it was asked
+    ├── OrderInvalid            400
+    ├── AdminSecretWrong        401
+    ├── UnknownRequest          404
+    ├── LoginLinkInvalid        404
+    ├── EngineNotReady          409
+    ├── Quitting                409
+    └── ModelRefused            422  the engine says why; what runs goes on
+"""
+
+from control.errors import ControlError
+
+
+class KeyNameInvalid(ControlError):
+    code = "key_name_invalid"
+    status = 400
+
+
+class KeyNameTaken(ControlError):
+    code = "key_name_taken"
+    status = 409
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"There is already a key named {name!r}.")
+
+
+class UnknownKey(ControlError):
+    code = "key_not_found"
+    status = 404
+
+    def __init__(self, key_id: int) -> None:
+        super().__init__(f"There is no key with id {key_id}.")
+
+
+class AdminRefusal(ControlError):
+    """An answer of the admin API."""
+
+
+class OrderInvalid(AdminRefusal):
+    code = "invalid_request"
+    status = 400
+
+
+class AdminSecretWrong(AdminRefusal):
+    code = "unauthorized"
+    status = 401
+
+    def __init__(self) -> None:
+        super().__init__("The admin API needs the secret of this home: `Authorization: Bearer SECRET`.")
+
+
+class UnknownRequest(AdminRefusal):
+    code = "request_not_found"
+    status = 404
+
+    def __init__(self, request_id: str) -> None:
+        super().__init__(f"The request {request_id!r} is not here; it may just have ended.")
+
+
+class LoginLinkInvalid(AdminRefusal):
+    code = "login_link_invalid"
+    status = 404
+
+    def __init__(self) -> None:
+        super().__init__("This login link was used already, or its time is over. `splash open` makes a new one.")
+
+
+class EngineNotReady(AdminRefusal):
+    """`state` is control.wire.EngineState."""
+
+    code = "engine_not_ready"
+    status = 409
+
+    def __init__(self, state: str) -> None:
+        super().__init__(f"No model is ready (the engine is {state}), so there is no prefix cache to clear.")
+        self.state = state
+
+
+class Quitting(AdminRefusal):
+    code = "quitting"
+    status = 409
+
+    def __init__(self) -> None:
+        super().__init__("Splash is quitting.")
+
+
+class ModelRefused(AdminRefusal):
+    code = "model_refused"
+    status = 422
