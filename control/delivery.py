@@ -40,7 +40,8 @@ class Delivery:
         # Two tasks write, and a write waits for a slow client: a frame must not begin before the other has gone.
         self._turn = asyncio.Lock()
         self._wrote_at = self._yielded_at = monotonic()
-        self._is_over = False
+        self.is_over = False
+        """The last bytes are on their way, or were sent."""
         self.has_begun = False
         """The status line went out: from now on an error can only be a frame."""
         self.has_emitted = False
@@ -69,15 +70,15 @@ class Delivery:
 
     async def end(self, frames: bytes) -> None:
         """The last bytes. No heartbeat follows them."""
-        self._is_over = True
+        self.is_over = True
         self.has_emitted = True
         await self._write(frames, is_last=True)
 
     async def fail(self, *, answer: Callable[[], ErrorAnswer], frames: Callable[[], bytes]) -> None:
         """End with an error: an answer of its own when nothing was sent, else as frames. Nothing when it had ended."""
-        if self._is_over:
+        if self.is_over:
             return
-        self._is_over = True
+        self.is_over = True
         if self.has_begun:
             await self._write(frames(), is_last=True)
             return
@@ -89,7 +90,7 @@ class Delivery:
 
     async def _write_heartbeat(self, heartbeat: Heartbeat, *, is_yielded: bool) -> None:
         # While a write is under way the client is the one that is slow, and needs no sign of life.
-        if not self._is_over and not self._turn.locked():
+        if not self.is_over and not self._turn.locked():
             await self._write(heartbeat(is_yielded), is_last=False)
             if is_yielded:
                 self._yielded_at = self._monotonic()

@@ -133,14 +133,16 @@ class RelayedAnswer:
         )
         async with asyncio.TaskGroup() as group:
             work = group.create_task(serving)
-            watch = group.create_task(_cancel_when_gone(receive, work))
+            watch = group.create_task(_cancel_when_gone(receive, work, delivery))
             work.add_done_callback(lambda _: watch.cancel())
 
 
-async def _cancel_when_gone(receive: Receive, work: asyncio.Task[None]) -> None:
+async def _cancel_when_gone(receive: Receive, work: asyncio.Task[None], delivery: Delivery) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-    work.cancel()
+    # uvicorn says so after a whole answer, too; then what is left is tidying up, which must not be cut short.
+    if not delivery.is_over:
+        work.cancel()
 
 
 async def _parsed(parse: Callable[[bytes, str], Parsed], body: bytes, request_id: str) -> Parsed:
