@@ -17,6 +17,7 @@ import pytest
 
 from control.dialects import chat, completions, messages, responses
 from control.engine_client import EngineClient
+from control.wire import RequestRow
 from engine import wire
 from tests.unit.control_dialects import messages_checker, responses_checker
 from tests.unit.control_dialects.chat_checker import check_chat_body, check_chat_stream
@@ -181,6 +182,16 @@ def as_new(stage: Stage, engine: EngineClient) -> Stage:
     stage.source.engine, stage.source.availability, stage.source.model = engine, "ready", DEMO
     stage.line.open()
     return stage
+
+
+async def row_with(stage: Stage, request_id: str) -> RequestRow:
+    """It is written just after its client has the answer. The second run has an id of its own, and no row."""
+    request_id = request_id.partition(".")[0]
+    async with asyncio.timeout(3):
+        while not (found := [row for row in await stage.rows(0) if row.id == request_id]):  # noqa: ASYNC110  # no event tells
+            await asyncio.sleep(0.005)
+    [row] = found
+    return row
 
 
 # --- Errors ---

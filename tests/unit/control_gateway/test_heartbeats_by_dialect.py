@@ -7,21 +7,40 @@ What a heartbeat is in bytes is each encoder's matter (`tests/unit/control_diale
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pytest
+import pytest_asyncio
 
-from control.dialects.exchange import HEARTBEAT_MODES
+from control.dialects.exchange import HEARTBEAT_MODES, HeartbeatMode, default_heartbeat
 from engine import wire
 from tests.unit.control_dialects.messages_checker import checked as checked_messages
 from tests.unit.control_dialects.responses_checker import check as check_responses
-from tests.unit.control_gateway.dialect_calls import DIALECTS, EACH_DIALECT, MESSAGES, RESPONSES, Dialect, asking_in
-from tests.unit.control_gateway.gateway_scripts import Gate, in_decode, in_prefill, reached, the_only_row
+from tests.unit.control_gateway.dialect_calls import (
+    DIALECTS,
+    EACH_DIALECT,
+    MESSAGES,
+    RESPONSES,
+    Dialect,
+    as_new,
+    asking_in,
+    row_with,
+)
+from tests.unit.control_gateway.gateway_scripts import Gate, in_decode, in_prefill, reached
 from tests.unit.control_gateway.gateway_stage import FINISHED, USAGE, Died, accepted, eventually, says, staged
+from tests.unit.control_gateway.impatient_clients import (
+    ANYBODY,
+    CLAUDE_CODE,
+    CODEX,
+    Patience,
+    claude_code_counts,
+    codex_counts,
+    kinds_of,
+    num_heartbeats,
+)
 
 HEARTBEAT_S = 0.01
 YIELD_LIMIT_S = 0.03
-FAST = {"heartbeat_s": HEARTBEAT_S, "grace_s": 0.01}
 
 EACH_MODE = pytest.mark.parametrize(
     ("dialect", "mode"),
@@ -30,61 +49,55 @@ EACH_MODE = pytest.mark.parametrize(
 )
 
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
 @pytest.fixture(autouse=True)
 def _short_yields(monkeypatch):
     monkeypatch.setattr("control.delivery.YIELD_LIMIT_S", YIELD_LIMIT_S)
 
 
-# --- Clients that count events, and give up ---
+@dataclass
+class Modes:
+    """A dialect has its default when it is not named."""
+
+    chosen: dict[str, HeartbeatMode] = field(default_factory=dict)
+
+    def of(self, dialect: str) -> HeartbeatMode:
+        return self.chosen.get(dialect, default_heartbeat(dialect))
 
 
-def codex_counts(frame: bytes) -> bool:
-    """Its timer wraps an event stream that drops comments."""
-    return b"data: " in frame
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared(tmp_path_factory):
+    modes = Modes()
+    async with staged(
+        tmp_path_factory.mktemp("home"), heartbeat_s=HEARTBEAT_S, grace_s=0.01, heartbeat_of=modes.of
+    ) as stage:
+        yield stage, modes, stage.source.engine
 
 
-def claude_code_counts(frame: bytes) -> bool:
-    """Its watchdog is wound up by what can be a part of the answer; not by pings."""
-    event = frame.removeprefix(b"event: ").partition(b"\n")[0]
-    return event in (b"message_start", b"message_delta") or event.startswith(b"content_block_")
+@pytest.fixture
+def modes(shared):
+    shared[1].chosen.clear()
+    return shared[1].chosen
 
 
-def bytes_count(_frame: bytes) -> bool:
-    """As for all others."""
-    return True
+@pytest.fixture
+def stage(shared, modes):
+    stage, _, engine = shared
+    stage.source.on_look = lambda: None
+    return as_new(stage, engine)
 
 
-@dataclass(frozen=True)
-class Patience:
-    counts: Callable[[bytes], bool]
-    limit_s: float = 1.0
+# --- Waiting ---
 
-    async def read(self, stage, dialect: Dialect, *, on_counted: Callable[[int], None] = lambda _: None) -> bytes:
-        """The whole stream. TimeoutError when nothing that counts came for too long.
-
-        `on_counted` is given the number of frames that counted.
-        """
-        received, rest, num_counted = b"", b"", 0
-        async with (
-            asyncio.timeout(self.limit_s) as timer,
-            stage.client.stream("POST", dialect.path, json=dialect.body(stream=True), timeout=None) as answer,
-        ):
-            assert answer.status_code == 200
-            async for chunk in answer.aiter_raw():
-                received += chunk
-                *frames, rest = (rest + chunk).split(b"\n\n")
-                for _ in filter(self.counts, frames):
-                    num_counted += 1
-                    timer.reschedule(asyncio.get_running_loop().time() + self.limit_s)
-                    on_counted(num_counted)
-        assert rest == b""
-        return received
-
-
-CODEX = Patience(codex_counts)
-CLAUDE_CODE = Patience(claude_code_counts)
-ANYBODY = Patience(bytes_count)
-
+KINDS = {
+    "comment": {"comment"},
+    "ping": {"ping"},
+    # Comments from the first item on: openai-node fails on an in_progress after it.
+    "in_progress": {"comment", "in_progress"},
+    "typed": {"ping", "keepalive", "message_delta", "empty_delta"},
+}
 # The engine's state while the client waits: in line, in the prompt, or in the midst of an answer of each kind.
 PHASES: dict[str, Callable[[], Gate]] = {
     "held": lambda: Gate(),
@@ -120,9 +133,8 @@ async def waited_through(stage, dialect: Dialect, phase: str, patience: Patience
 
 
 @pytest.mark.parametrize("phase", PHASES)
-async def test_codex_waits_through_every_phase(tmp_path, phase):
-    async with staged(tmp_path, **FAST) as stage:
-        content = await waited_through(stage, RESPONSES, phase, CODEX)
+async def test_codex_waits_through_every_phase(stage, phase):
+    content = await waited_through(stage, RESPONSES, phase, CODEX)
 
     checker = check_responses(content)
     assert checker.types[:2] == ["created", "in_progress"]
@@ -131,9 +143,8 @@ async def test_codex_waits_through_every_phase(tmp_path, phase):
 
 
 @pytest.mark.parametrize("phase", PHASES)
-async def test_claude_code_waits_through_every_phase(tmp_path, phase):
-    async with staged(tmp_path, **FAST) as stage:
-        content = await waited_through(stage, MESSAGES, phase, CLAUDE_CODE)
+async def test_claude_code_waits_through_every_phase(stage, phase):
+    content = await waited_through(stage, MESSAGES, phase, CLAUDE_CODE)
 
     answer = checked_messages(content)
     assert answer.names[0] == "message_start"
@@ -141,10 +152,9 @@ async def test_claude_code_waits_through_every_phase(tmp_path, phase):
     assert answer.values("tool_use") == (['{"at":1}'] if phase == "call" else [])
 
 
-async def test_before_anything_the_client_is_told_what_the_answer_will_be(tmp_path):
+async def test_before_anything_the_client_is_told_what_the_answer_will_be(stage):
     """Codex and OpenAI's SDKs want `response.created` before any other event, and then the no-op of the protocol."""
-    async with staged(tmp_path, **FAST) as stage:
-        content = await waited_through(stage, RESPONSES, "held", CODEX)
+    content = await waited_through(stage, RESPONSES, "held", CODEX)
 
     types = check_responses(content).types
     assert types[:4] == ["created", "in_progress", "keepalive", "keepalive"]
@@ -158,11 +168,11 @@ async def test_before_anything_the_client_is_told_what_the_answer_will_be(tmp_pa
         (MESSAGES, "ping", claude_code_counts),
     ],
 )
-async def test_a_mode_that_a_client_does_not_count_makes_it_give_up(tmp_path, dialect, mode, patience):
+async def test_a_mode_that_a_client_does_not_count_makes_it_give_up(stage, modes, dialect, mode, patience):
     """So that the tests above can fail."""
-    async with staged(tmp_path, heartbeat_of=lambda _: mode, **FAST) as stage:
-        with pytest.raises(TimeoutError):
-            await waited_through(stage, dialect, "prefill", Patience(patience, limit_s=0.3))
+    modes[dialect.name] = mode
+    with pytest.raises(TimeoutError):
+        await waited_through(stage, dialect, "prefill", Patience(patience, limit_s=0.3))
 
 
 # --- Every mode ---
@@ -170,10 +180,10 @@ async def test_a_mode_that_a_client_does_not_count_makes_it_give_up(tmp_path, di
 
 @EACH_MODE
 @pytest.mark.parametrize("phase", ["held", "prefill", "text"])
-async def test_every_mode_keeps_a_stream_whole(tmp_path, dialect, mode, phase):
-    async with staged(tmp_path, heartbeat_of=lambda _: mode, **FAST) as stage:
-        content = await waited_through(stage, dialect, phase, ANYBODY)
-        row = await the_only_row(stage)
+async def test_every_mode_keeps_a_stream_whole(stage, modes, dialect, mode, phase):
+    modes[dialect.name] = mode
+    content = await waited_through(stage, dialect, phase, ANYBODY)
+    row = await row_with(stage, stage.engine.received[0].id)
 
     said = dialect.read_stream(content)
     assert said.text == ("earlylate" if phase == "text" else "late")
@@ -182,72 +192,42 @@ async def test_every_mode_keeps_a_stream_whole(tmp_path, dialect, mode, phase):
     assert (row.outcome, row.prompt_tokens, row.completion_tokens) == ("completed", 100, 3)
 
 
-KINDS = {
-    "comment": {"comment"},
-    "ping": {"ping"},
-    # Comments from the first item on: openai-node fails on an in_progress after it.
-    "in_progress": {"comment", "in_progress"},
-    "typed": {"ping", "keepalive", "message_delta", "empty_delta"},
-}
-MARKS = {
-    "comment": b": keep-alive\n\n",
-    "ping": b"event: ping\n",
-    "keepalive": b"event: keepalive\n",
-    "message_delta": b'"stop_reason":null,"stop_sequence":null},"usage":{"output_tokens":0}}',
-    "empty_delta": b'"delta":{"type":"text_delta","text":""}',
-}
-
-
-def num_by_kind(content: bytes) -> dict[str, int]:
-    num_in_progress = max(0, content.count(b"event: response.in_progress\n") - 1)
-    return {"in_progress": num_in_progress} | {kind: content.count(mark) for kind, mark in MARKS.items()}
-
-
-def num_heartbeats(content: bytes) -> int:
-    return sum(num_by_kind(content).values())
-
-
-def kinds_of(content: bytes) -> set[str]:
-    return {kind for kind, number in num_by_kind(content).items() if number}
-
-
 # --- What they do not touch ---
 
 
 @EACH_DIALECT
-async def test_no_heartbeat_follows_the_end(tmp_path, dialect):
+async def test_no_heartbeat_follows_the_end(stage, dialect):
     async def lingers(request):
         yield accepted(request)
         yield [wire.TextDelta(text="hello"), FINISHED]
         await asyncio.sleep(5 * HEARTBEAT_S)
 
-    async with staged(tmp_path, **FAST) as stage:
-        stage.engine.scripts = [lingers]
-        first = await ANYBODY.read(stage, dialect)
-        await asyncio.sleep(5 * HEARTBEAT_S)
-        # On the same connection, where a late frame would be a part of this answer.
-        second = await ANYBODY.read(stage, dialect)
-        num_connections = len(stage.connections)
+    stage.engine.scripts = [lingers]
+    first = await ANYBODY.read(stage, dialect)
+    connections = set(stage.connections)
+    await asyncio.sleep(5 * HEARTBEAT_S)
+    # On the same connection, where a late frame would be a part of this answer.
+    second = await ANYBODY.read(stage, dialect)
+    connections_after = set(stage.connections)
 
     assert dialect.read_stream(first).text == dialect.read_stream(second).text == "hello"
-    assert num_connections == 1
+    assert connections == connections_after
 
 
 @EACH_DIALECT
-async def test_a_heartbeat_is_no_first_token(tmp_path, dialect):
+async def test_a_heartbeat_is_no_first_token(stage, dialect):
     loop = asyncio.get_running_loop()
-    async with staged(tmp_path, **FAST) as stage:
-        began_at = loop.time()
-        released_at = []
-        stage.engine.scripts = [gate := in_prefill()]
+    began_at = loop.time()
+    released_at = []
+    stage.engine.scripts = [gate := in_prefill()]
 
-        def go_on(number: int) -> None:
-            if number == 6:
-                released_at.append(loop.time())
-                gate.opened.set()
+    def go_on(number: int) -> None:
+        if number == 6:
+            released_at.append(loop.time())
+            gate.opened.set()
 
-        await ANYBODY.read(stage, dialect, on_counted=go_on)
-        row = await the_only_row(stage)
+    await ANYBODY.read(stage, dialect, on_counted=go_on)
+    row = await row_with(stage, stage.engine.received[0].id)
 
     # The request was on its way for a moment before its own time began.
     assert row.ttft_ms / 1000 > released_at[0] - began_at - HEARTBEAT_S
@@ -256,13 +236,12 @@ async def test_a_heartbeat_is_no_first_token(tmp_path, dialect):
 
 @EACH_DIALECT
 @pytest.mark.parametrize("phase", ["prefill", "decode"])
-async def test_heartbeats_are_no_tokens_of_a_client_that_left(tmp_path, dialect, phase):
-    async with staged(tmp_path, **FAST) as stage:
-        stage.engine.scripts = [in_prefill() if phase == "prefill" else in_decode()]
-        async with asking_in(stage, dialect, stream=True):
-            await eventually(lambda: reached(stage, phase))
-            await asyncio.sleep(6 * HEARTBEAT_S)
-        row = await the_only_row(stage)
+async def test_heartbeats_are_no_tokens_of_a_client_that_left(stage, dialect, phase):
+    stage.engine.scripts = [in_prefill() if phase == "prefill" else in_decode()]
+    async with asking_in(stage, dialect, stream=True):
+        await eventually(lambda: reached(stage, phase))
+        await asyncio.sleep(6 * HEARTBEAT_S)
+    row = await row_with(stage, stage.engine.received[0].id)
 
     assert row.completion_tokens == (0 if phase == "prefill" else 1)
     assert (row.ttft_ms is None) == (phase == "prefill")
@@ -272,7 +251,7 @@ async def test_heartbeats_are_no_tokens_of_a_client_that_left(tmp_path, dialect,
 
 
 @EACH_MODE
-async def test_a_run_that_breaks_off_behind_heartbeats_is_run_again_on_the_same_stream(tmp_path, dialect, mode):
+async def test_a_run_that_breaks_off_behind_heartbeats_is_run_again_on_the_same_stream(stage, modes, dialect, mode):
     broken = asyncio.Event()
 
     async def breaks(request):
@@ -280,25 +259,25 @@ async def test_a_run_that_breaks_off_behind_heartbeats_is_run_again_on_the_same_
         await broken.wait()
         raise Died
 
-    async with staged(tmp_path, heartbeat_of=lambda _: mode, **FAST) as stage:
-        stage.engine.scripts = [breaks, says(wire.TextDelta(text="second"))]
-        engine = stage.source.engine
+    modes[dialect.name] = mode
+    stage.engine.scripts = [breaks, says(wire.TextDelta(text="second"))]
+    engine = stage.source.engine
 
-        def noticed() -> None:
-            stage.source.engine = None
-            stage.line.hold()
+    def noticed() -> None:
+        stage.source.engine = None
+        stage.line.hold()
 
-        def go_on(number: int) -> None:
-            if number == 4:
-                stage.source.on_look = noticed
-                broken.set()
-            if number == 8:
-                stage.source.engine = engine
-                stage.source.on_look = lambda: None
-                stage.line.open()
+    def go_on(number: int) -> None:
+        if number == 4:
+            stage.source.on_look = noticed
+            broken.set()
+        if number == 8:
+            stage.source.engine = engine
+            stage.source.on_look = lambda: None
+            stage.line.open()
 
-        content = await ANYBODY.read(stage, dialect, on_counted=go_on)
-        row = await the_only_row(stage)
+    content = await ANYBODY.read(stage, dialect, on_counted=go_on)
+    row = await row_with(stage, stage.engine.received[0].id)
 
     said = dialect.read_stream(content)
     assert said.text == "second"
@@ -318,7 +297,7 @@ async def test_a_run_that_breaks_off_behind_heartbeats_is_run_again_on_the_same_
     ],
     ids=lambda value: value if isinstance(value, str) else value.name,
 )
-async def test_what_breaks_off_behind_a_piece_of_the_answer_is_not_run_again(tmp_path, dialect, phase):
+async def test_what_breaks_off_behind_a_piece_of_the_answer_is_not_run_again(stage, dialect, phase):
     gate = PHASES[phase]()
     broken = asyncio.Event()
 
@@ -329,11 +308,10 @@ async def test_what_breaks_off_behind_a_piece_of_the_answer_is_not_run_again(tmp
                 await broken.wait()
                 raise Died
 
-    async with staged(tmp_path, **FAST) as stage:
-        stage.engine.scripts = [breaks, says(wire.TextDelta(text="second"))]
-        if dialect.name == "completions" and phase != "text":
-            pytest.skip("It writes neither thoughts nor calls.")
-        content = await ANYBODY.read(stage, dialect, on_counted=lambda number: number == 8 and broken.set())
+    stage.engine.scripts = [breaks, says(wire.TextDelta(text="second"))]
+    if dialect.name == "completions" and phase != "text":
+        pytest.skip("It writes neither thoughts nor calls.")
+    content = await ANYBODY.read(stage, dialect, on_counted=lambda number: number == 8 and broken.set())
 
     assert dialect.read_stream(content).error is not None
     assert len(stage.engine.received) == 1

@@ -11,7 +11,7 @@ import pytest
 import pytest_asyncio
 from backports import zstd
 
-from control.dialects.chat import _decode as decode_chat
+from control.dialects.decoding import decoded
 from tests.unit.control_gateway.gateway_stage import assert_refused, chat_body, staged
 
 PATH = "/v1/chat/completions"
@@ -194,11 +194,11 @@ async def test_a_connection_that_was_refused_a_body_serves_the_next_request(stag
 async def test_a_large_body_is_parsed_beside_the_event_loop(stage, monkeypatch, length, is_beside):
     threads = []
 
-    def decode(body):
+    def decode(body, kind):
         threads.append(threading.current_thread())
-        return decode_chat(body)
+        return decoded(body, kind)
 
-    monkeypatch.setattr("control.dialects.chat._decode", decode)
+    monkeypatch.setattr("control.dialects.chat.decoded", decode)
 
     answer = await stage.client.post(PATH, json=chat_body(user="x" * length))
 
