@@ -18,7 +18,7 @@ from engine.request import Constraint, SampledToken
 from engine.text.decoder import TokenDecoder
 from engine.text.grammar import Grammars, mask_of, reason_of
 from engine.text.markup import ANSWER_STATES, CALL, CALL_STATES, NO_MARKUP, Markup, Splitter
-from engine.text.prompts import offered_tools
+from engine.text.prompts import callable_tools
 from engine.text.strict_calls import StrictCalls
 from engine.text.template import Rendered
 from engine.text.tokenizer import TextModel
@@ -56,7 +56,7 @@ def constraint_of(
     must_call = has_tools and choice.mode in ("required", "named") and has_call_grammar(model)
     may_call = has_tools and not must_call
     if must_call:
-        matcher = calls_of(offered_tools(asked.prompt), model, grammars, parallel=choice.parallel)
+        matcher = calls_of(callable_tools(asked.prompt), model, grammars, parallel=choice.parallel)
     elif asked.grammar is not None:
         matcher = grammars.answer(asked.grammar)
     else:
@@ -80,7 +80,7 @@ def constraint_of(
 def _strict_calls(
     prompt: Prompt, rendered: Rendered, model: TextModel, grammars: Grammars, *, state: str
 ) -> StrictCalls | None:
-    tools = offered_tools(prompt)
+    tools = callable_tools(prompt)
     if not any(tool.strict for tool in tools) or not rendered.has_markup or not has_call_grammar(model):
         return None
     return StrictCalls(

@@ -36,14 +36,23 @@ def check_prompt(prompt: Prompt) -> None:
         )
 
 
-def offered_tools(prompt: Prompt) -> tuple[Tool, ...]:
-    """The tools that the model is shown. A named choice shows that tool alone."""
+def callable_tools(prompt: Prompt) -> tuple[Tool, ...]:
+    """The tools that the answer may call."""
     choice = prompt.tool_choice
     if choice.mode == "none":
         return ()
     if choice.mode == "named":
         return tuple(tool for tool in prompt.tools if tool.name == choice.name)
     return prompt.tools
+
+
+def shown_tools(prompt: Prompt, *, is_enforced: bool) -> tuple[Tool, ...]:
+    """The tools that the model is told of.
+
+    All of them where a grammar enforces the named one (`is_enforced`): so the prompt begins as in the turns before, and
+    the prefix cache has it. Elsewhere the choice is only a wish, and what is not to be called is not shown.
+    """
+    return prompt.tools if is_enforced and prompt.tool_choice.mode == "named" else callable_tools(prompt)
 
 
 def _check_messages(messages: Sequence[Message], *, continue_last: bool) -> None:
@@ -69,7 +78,7 @@ def _text_of(message: Message) -> list[str]:
 
 def _check_tool_choice(prompt: Prompt) -> None:
     choice = prompt.tool_choice
-    if choice.mode == "named" and not offered_tools(prompt):
+    if choice.mode == "named" and not callable_tools(prompt):
         raise InvalidRequest(f"no tool is named {choice.name!r}", param="prompt.tool_choice.name")
     if choice.mode == "required" and not prompt.tools:
         raise InvalidRequest("a call is required, but there are no tools", param="prompt.tool_choice")

@@ -21,8 +21,9 @@ from engine.text.messages import Form, Turn, as_functions, as_turns, forms, lead
 from engine.text.pieces import Pieces
 from engine.text.positions import encode
 from engine.text.probe import common_len, tail_turns
-from engine.text.prompts import check_prompt, offered_tools
+from engine.text.prompts import check_prompt, shown_tools
 from engine.text.tokenizer import TextModel
+from engine.text.tool_grammar import has_call_grammar
 from engine.wire import Message, Prompt
 
 _LONGEST_COMPLAINT = 300
@@ -89,7 +90,7 @@ def _of_messages(
 ) -> Rendered:
     if not model.tokenizer.has_chat_template:
         raise InvalidRequest("this model has no chat template: send the prompt as text", param="prompt.messages")
-    tools = as_functions(offered_tools(prompt))
+    tools = as_functions(shown_tools(prompt, is_enforced=has_call_grammar(model)))
     turns = as_turns(messages)
     arguments = _template_arguments(prompt, tools)
     form, text = _render(turns, model, arguments | _ending(continue_last=prompt.continue_last))

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from engine.errors import InvalidRequest
-from engine.text.markup import ANSWER, THOUGHT
+from engine.text.markup import ANSWER, NO_MARKUP, THOUGHT
 from engine.text.probe import learn_habits
 from engine.text.template import render
 from engine.wire import Prompt
@@ -183,7 +183,7 @@ def test_effort_and_template_arguments_reach_the_template(with_template, fields,
 
 @pytest.mark.parametrize(
     ("choice", "seen"),
-    [("auto", "2"), ("none", "no tools"), ("required", "2"), ({"mode": "named", "name": "b"}, "1")],
+    [("auto", "2"), ("none", "no tools"), ("required", "2"), ({"mode": "named", "name": "b"}, "2")],
 )
 def test_tool_choice_decides_which_tools_are_shown(with_template, choice, seen):
     choice = choice if isinstance(choice, dict) else {"mode": choice}
@@ -193,6 +193,15 @@ def test_tool_choice_decides_which_tools_are_shown(with_template, choice, seen):
     )
 
     assert text.endswith(f"|{seen}")
+
+
+def test_a_named_tool_is_shown_alone_where_no_grammar_makes_the_model_call_it(with_template):
+    model = replace(with_template(ARGUMENTS), markup=NO_MARKUP)
+    choice = {"mode": "named", "name": "b"}
+
+    text = text_of(model, prompt(said("user", "x"), tools=[{"name": "a"}, {"name": "b"}], tool_choice=choice))
+
+    assert text.endswith("|1")
 
 
 def test_a_prompt_whose_template_opens_a_thought_leaves_the_model_in_it(demo):
