@@ -4,7 +4,7 @@ BIN := .venv/bin
 MODEL ?=
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: env up test check fix bench clients clean
+.PHONY: env up test check fix bench clients sdks clean
 
 env: .venv/.made
 
@@ -33,6 +33,9 @@ bench: .venv/.made-dev
 
 clients: .venv/.made-dev
 	$(BIN)/python -m tests.clients
+
+sdks: .venv/.made-dev
+	$(BIN)/python -m tests.sdks
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -167,7 +167,8 @@ async def _http_error(request: Request, error: Exception) -> Response:
         response = error_response(request.state.answer_of(MethodNotAllowed(request.method)))
         response.headers.update(error.headers or {})
         return response
-    return error_response(request.state.answer_of(UnknownRoute(request.url.path)))
+    # Not the path of `request.url`, which takes the first part of //v1/messages for a host.
+    return error_response(request.state.answer_of(UnknownRoute(request.scope["path"])))
 
 
 async def _client_gone(_request: Request, _error: Exception) -> Response:

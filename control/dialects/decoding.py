@@ -3,19 +3,26 @@
 It knows no field, and nothing of what the fields mean.
 """
 
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
+from control.dialects.surrogates import without_halves
 from control.errors import InvalidRequest
 
 _Kind = TypeVar("_Kind")
 
+# Some tools of Windows write it before a file of JSON.
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+
 
 def decoded(body: bytes, kind: type[_Kind]) -> _Kind:
-    """Raises InvalidRequest, and RecursionError for what is nested deeper than the decoder goes."""
+    """Raises InvalidRequest, and RecursionError for what is nested deeper than the decoder goes.
+
+    A lone half of a surrogate pair is U+FFFD: a refusal would end the session in whose history it stands.
+    """
     try:
-        return msgspec.json.decode(body, type=kind)
+        return _decoded(body.removeprefix(_BYTE_ORDER_MARK), kind)
     except msgspec.ValidationError as error:
         raise _refusal(error, "") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -31,13 +38,52 @@ def converted(value: object, kind: type[_Kind], field: str) -> _Kind:
 
 
 def text_in(holder: dict[str, Any], key: str, field: str) -> str:
-    """Of the part or block at `field`. Null is an empty one; a missing one is not. Raises InvalidRequest."""
-    value = holder.get(key, 0)
-    if value is None:
-        return ""
-    if not isinstance(value, str):
+    """Of the part or block at `field`. Missing and null are empty, a list is the texts in it. Raises InvalidRequest."""
+    value = holder.get(key)
+    if not isinstance(value, str | list | None):
         raise InvalidRequest("A text is expected here.", param=f"{field}.{key}")
-    return value
+    return text_of(value)
+
+
+def text_of(value: object) -> str:
+    """Of a text, or of parts with texts; what has none counts as empty."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return "\n\n".join(filter(None, (each if isinstance(each, str) else _own_text(each) for each in value)))
+    return _own_text(value)
+
+
+def json_of(value: object) -> str:
+    """As a text that a model can read."""
+    return msgspec.json.encode(value).decode()
+
+
+def _own_text(part: object) -> str:
+    text = part.get("text") if isinstance(part, dict) else None
+    return text if isinstance(text, str) else ""
+
+
+def _decoded(body: bytes, kind: type[_Kind]) -> _Kind:
+    """What the decoder refuses, and other servers take, is mended first; nearly no body needs it."""
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        if "got `float`" not in str(error):
+            raise
+        return msgspec.convert(_with_integers(_decoded(body, Any)), kind)
+    except msgspec.DecodeError:
+        mended = without_halves(body)
+        if mended == body:
+            raise
+        return _decoded(mended, kind)
+
+
+def _with_integers(body: Any) -> Any:
+    """`max_tokens: 32000.0` is 32000: in some languages every number is a float."""
+    if not isinstance(body, dict):
+        return body
+    return {key: int(it) if isinstance(it, float) and it.is_integer() else it for key, it in body.items()}
 
 
 def _refusal(error: msgspec.ValidationError, within: str) -> InvalidRequest:
@@ -48,4 +94,5 @@ def _refusal(error: msgspec.ValidationError, within: str) -> InvalidRequest:
     if "missing required field" in sentence:
         missing = sentence.split("`")[1]
         field = f"{field}.{missing}" if field else missing
+        sentence = "This field is required"
     return InvalidRequest(f"{sentence}.", param=field or None)

@@ -253,6 +253,7 @@ async def staged(
     count_patience_s=20.0,
     notice_limit_s=0.3,
     heartbeat_of=default_heartbeat,
+    engine=None,
     http=HttpProtocol,
     **api,
 ) -> AsyncIterator[Stage]:
@@ -262,7 +263,7 @@ async def staged(
     keys = load_keys(database, writer)
     questions = Questions(open_for_reading(path))
     engine, source, line = (
-        ScriptedEngine(scripts=[says(wire.TextDelta(text="hello"))]),
+        engine or ScriptedEngine(scripts=[says(wire.TextDelta(text="hello"))]),
         Source(),
         Line(concurrency, limit=limit),
     )

@@ -125,6 +125,15 @@ async def test_a_required_field_that_is_not_there_is_named(stage, dialect, field
         assert refusal.param == name
 
 
+@pytest.mark.parametrize("path", ["//v1/messages", "/v1/v1/messages", "/v1/messages/batches", "/v1/responses/resp_1"])
+async def test_a_path_that_is_not_there_is_named_as_it_was_asked_for(stage, path):
+    """A base URL with a slash at its end, or with a /v1 too many, is a mistake that a person must be able to see."""
+    answer = await stage.client.post(f"http://127.0.0.1:{stage.port}{path}", json={})
+
+    refusal = refusal_of(answer, is_anthropic=is_anthropic(path))
+    assert (refusal.status, refusal.message) == (404, f"There is nothing at {path}.")
+
+
 @EACH_POST
 async def test_a_wrong_method_is_405_and_the_right_one_is_named(stage, path):
     answer = await stage.client.get(path)

@@ -121,7 +121,7 @@ async def test_tokens_are_counted_really_and_by_the_same_prompt(stage):
 
 
 async def test_a_billing_header_that_changes_does_not_cost_the_prefix(stage):
-    """waybarrios/vllm-mlx#277, ggml-org/llama.cpp#21793, ikawrakow/ik_llama.cpp#1436; the tag of tokens left as well."""
+    """waybarrios/vllm-mlx#277, ggml-org/llama.cpp#21793; the tag of tokens left as well."""
     for cch, tokens_left in (("a1b2c", 190_000), ("99999", 180_000)):
         await stage.client.post(PATH, json=claude_code_body(cch=cch, tokens_left=tokens_left))
 
@@ -275,7 +275,7 @@ async def test_a_thought_is_a_block_with_a_signature_both_ways(stage, thinking):
 
 
 async def test_a_stop_sequence_is_told_to_the_engine_and_named_in_the_answer(stage):
-    """raullenchai/Rapid-MLX#469, exo-explore/exo#2122."""
+    """raullenchai/Rapid-MLX#469, exo#2122."""
     finished = wire.Finished(reason="stop", stop_sequence="STOP", usage=USAGE)
 
     streamed, whole = await answered(stage, wire.TextDelta(text="a"), finished=finished, stop_sequences=["STOP"])
@@ -320,7 +320,7 @@ async def test_a_client_that_goes_away_in_the_middle_does_not_take_the_server_wi
 
 
 async def test_copies_that_a_client_gave_up_do_not_run_one_behind_the_other(stage):
-    """musistudio/tale#3387, #3396: identical requests stood in line for twenty minutes."""
+    """tale#3387, #3396: identical requests stood in line for twenty minutes."""
     stage.engine.scripts = [gate := in_decode(), says(wire.TextDelta(text="next"))]
     async with asking_in(stage, MESSAGES, stream=True):
         await eventually(lambda: len(stage.engine.received) == 1)
