@@ -171,7 +171,7 @@ def make_bodies() -> dict[str, bytes]:
 PARSERS: Final[dict[str, Callable[[bytes, str], Any]]] = {
     "chat": parse_chat,
     "messages": parse_messages,
-    "responses": partial(parse_responses, history=ResponseHistory()),
+    "responses": partial(parse_responses, history=ResponseHistory().of("benchmark")),
 }
 
 

@@ -23,6 +23,7 @@ from control.errors import ControlError
 from control.home import Home, Manager
 from control.identity import created_at_s
 from control.loopback import LOOPBACK
+from control.open_files import client_limit, raise_limit
 from control.ports import bind
 from engine.wire import ProcessRecord
 
@@ -104,7 +105,7 @@ async def _live(
     await control.supervisor.adopt()
     watching = asyncio.create_task(control.watch())
     servers = Servers(close_limit_s=CLOSE_LIMIT_S)
-    servers.start(control.public_app, api)
+    servers.start(control.public_app, api, connection_limit=client_limit(raise_limit()))
     servers.start(control.admin_app, admin)
     logger.info("control started pid=%d api=%d admin=%d", record.pid, settings.api_port, settings.admin_port)
     ends = {asyncio.create_task(told_to_end.wait()), asyncio.create_task(control.supervisor.finished.wait()), watching}

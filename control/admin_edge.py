@@ -20,6 +20,7 @@ from control import wire
 from control.admin_errors import AdminSecretWrong, OrderInvalid
 from control.errors import BodyTooLarge, ControlError, HostNotAllowed
 from control.gate import loopback_hosts
+from control.metrics.database import cause_of
 
 logger = logging.getLogger(__name__)
 
@@ -87,8 +88,17 @@ def json_answer(answer: msgspec.Struct, *, status: int = 200) -> Response:
     return Response(msgspec.json.encode(answer), status_code=status, media_type="application/json")
 
 
+def on_one_line(sentence: str) -> str:
+    """What was sent may be part of it: line breaks and what can't be seen are shown as Python writes them."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in sentence)
+
+
+def _error_answer(code: str, message: str, *, status: int) -> Response:
+    return json_answer(wire.AdminError(code=code, message=on_one_line(message)), status=status)
+
+
 def _refusal_answer(error: ControlError) -> Response:
-    return json_answer(wire.AdminError(code=error.code, message=str(error)), status=error.status)
+    return _error_answer(error.code, str(error), status=error.status)
 
 
 async def _refused(request: Request, error: Any) -> Response:
@@ -96,21 +106,19 @@ async def _refused(request: Request, error: Any) -> Response:
 
 
 async def _not_kept(request: Request, error: Any) -> Response:
-    logger.warning("admin request not kept path=%s reason=%s", request.scope["path"], error)
+    logger.warning("admin request not kept path=%r reason=%s", request.scope["path"], cause_of(error))
     message = "The database did not take or give it (it is locked, full or read-only); try again."
-    return json_answer(wire.AdminError(code="database_unusable", message=message), status=503)
+    return _error_answer("database_unusable", message, status=503)
 
 
 async def _no_such_thing(request: Request, error: Any) -> Response:
     message = f"{error.detail}: {request.method} {request.scope['path']}"
-    return json_answer(wire.AdminError(code="not_found", message=message), status=error.status_code)
+    return _error_answer("not_found", message, status=error.status_code)
 
 
 async def _broke(request: Request, error: Any) -> Response:
-    logger.error("admin request broke path=%s", request.scope["path"], exc_info=error)
-    return json_answer(
-        wire.AdminError(code="internal_error", message="Control made a mistake; its log says more."), status=500
-    )
+    logger.error("admin request broke path=%r", request.scope["path"], exc_info=error)
+    return _error_answer("internal_error", "Control made a mistake; its log says more.", status=500)
 
 
 HANDLERS: Final[dict[Any, ExceptionHandler]] = {

@@ -13,7 +13,8 @@ ControlError
     ├── LoginLinkInvalid        404
     ├── EngineNotReady          409
     ├── Quitting                409
-    └── ModelRefused            422  the engine says why; what runs goes on
+    ├── ModelRefused            422  the engine says why; what runs goes on
+    └── HomeFull                503  what an engine is started with can't be written; what runs goes on
 """
 
 from control.errors import ControlError
@@ -95,3 +96,11 @@ class Quitting(AdminRefusal):
 class ModelRefused(AdminRefusal):
     code = "model_refused"
     status = 422
+
+
+class HomeFull(AdminRefusal):
+    """Or read-only, or gone. The sentence names the file and the reason."""
+
+    code = "home_unusable"
+    status = 503
+    retryable = True

@@ -1,6 +1,6 @@
 """The settings that a person changes while Splash runs, as routes of the admin API: concurrency, aliases, heartbeats.
 
-Each is in force at once and kept for the next start. What a setting means, and what it can be, is elsewhere.
+Each is kept for the next start and in force at once, or neither. What a setting means is elsewhere.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from control import wire
 from control.admin_edge import body_of, json_answer
 from control.admin_errors import OrderInvalid
 from control.aliases import ALIASES_SETTING, Aliases, checked
-from control.fifo import Line
+from control.fifo import MAXIMUM_CONCURRENCY, Line
 from control.heartbeats import Heartbeats
 from control.metrics.settings import Settings
 
@@ -39,11 +39,9 @@ class SettingsApi:
 
     async def _set_concurrency(self, request: Request) -> Response:
         order = await body_of(request, wire.ConcurrencyRequest)
-        try:
-            self.line.set_concurrency(order.concurrency)
-        except ValueError as error:
-            raise OrderInvalid(f"{error}.") from error
-        await self.settings.put(CONCURRENCY_SETTING, order.concurrency)
+        if not 1 <= order.concurrency <= MAXIMUM_CONCURRENCY:
+            raise OrderInvalid(f"concurrency must be 1 to {MAXIMUM_CONCURRENCY}, not {order.concurrency}.")
+        await self.settings.change(CONCURRENCY_SETTING, lambda: order.concurrency, in_force=self.line.set_concurrency)
         return json_answer(order)
 
     async def _list_aliases(self, request: Request) -> Response:
@@ -51,8 +49,7 @@ class SettingsApi:
 
     async def _set_aliases(self, request: Request) -> Response:
         aliases = checked((await body_of(request, wire.AliasList)).aliases)
-        await self.settings.put(ALIASES_SETTING, aliases)
-        self.aliases.replace(aliases)
+        await self.settings.change(ALIASES_SETTING, lambda: aliases, in_force=self.aliases.replace)
         return json_answer(wire.AliasList(aliases=self.aliases.list()))
 
     async def _list_heartbeats(self, request: Request) -> Response:

@@ -33,6 +33,7 @@ from control.overview import OverviewSource, TodayTotals
 from control.prometheus import Prometheus
 from control.public_api import public_api
 from control.quotas import Quotas
+from control.reception import Reception
 from control.record_keeper import RecordKeeper
 from control.relay import Relay
 from control.remembered import RememberedLoads
@@ -48,6 +49,7 @@ class Control:
     supervisor: Supervisor
     keeper: RecordKeeper
     line: Line
+    reception: Reception
     writer: Writer
     questions: Questions
     public_app: ASGIApp
@@ -62,6 +64,7 @@ class Control:
     async def say_goodbye(self, *, grace_s: float, farewell_s: float) -> None:
         """Tell those that wait, let those that run go on for a moment, and then tell them, too."""
         self.supervisor.leave()
+        self.reception.close(self.line.refusal or GatewayRestarts())
         await self._wait_for_line(grace_s)
         self.line.cut_running(GatewayRestarts())
         await self._wait_for_line(farewell_s)
@@ -103,6 +106,7 @@ async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, eng
     quotas = Quotas(await questions.usage_by_key())
     heartbeats = Heartbeats(live_settings)
     aliases = Aliases(stored_aliases(live_settings))
+    reception = Reception()
     relay = Relay(
         line=line,
         source=supervisor,
@@ -138,10 +142,16 @@ async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, eng
         supervisor=supervisor,
         keeper=RecordKeeper(home, secret=secret, records=lambda: (record, engine_process.record)),
         line=line,
+        reception=reception,
         writer=writer,
         questions=questions,
         public_app=public_api(
-            keys=keys, relay=relay, source=supervisor, hosts=loopback_hosts(settings.api_port), aliases=aliases
+            keys=keys,
+            relay=relay,
+            source=supervisor,
+            hosts=loopback_hosts(settings.api_port),
+            aliases=aliases,
+            reception=reception,
         ),
         admin_app=admin.app(secret=secret, port=settings.admin_port),
     )

@@ -65,10 +65,16 @@ class EngineProcess:
     def is_running(self) -> bool:
         return self.record is not None
 
+    def require_startable(self) -> None:
+        """Raises HomeUnusable when it is known already that no engine could be started: before a good one is ended."""
+        self._home.require_room_for_launch()
+
     def spawn(self, wanted: Wanted) -> None:
         """Raises EngineLingers when an earlier engine is still there, HomeUnusable and OSError when none can start."""
         assert self.record is None
         self._require_nobody_lingers()
+        # The engine has a record and a log to write, too: better no engine than one that fails by a full disk.
+        self.require_startable()
         launch = Launch(
             secret=secrets.token_urlsafe(SECRET_BYTES),
             nonce=secrets.token_urlsafe(SECRET_BYTES),
@@ -113,7 +119,7 @@ class EngineProcess:
         self.record = record
         self._launch = launch
         self._waits_since = time.monotonic()
-        logger.info("engine spawned pid=%d port=%d model=%s", self._child.pid, launch.port, wanted.model)
+        logger.info("engine spawned pid=%d port=%d model=%r", self._child.pid, launch.port, wanted.model)
 
     async def adopt(self) -> Adopted | None:
         """Take over the live engine of an earlier control, if there is one. Raises EngineLingers: not ours to take.

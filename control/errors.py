@@ -18,6 +18,7 @@ ControlError
 │   ├── BodyTooLarge            413
 │   ├── EncodingNotSupported    415
 │   ├── LineFull                429
+│   ├── TooManyConnections      429  more would leave no file descriptor for the admin API and the engine
 │   ├── KeyLimitReached         429  the key's own limit
 │   ├── CancelledByOperator     499
 │   ├── RequestFailed           500  the engine gave up on this request
@@ -190,6 +191,16 @@ class LineFull(ApiError):
     def __init__(self, *, limit: int) -> None:
         super().__init__(f"The line is full: {limit} requests are waiting.")
         self.limit = limit
+
+
+class TooManyConnections(ApiError):
+    code = "rate_limit_exceeded"
+    status = 429
+    retryable = True
+    retry_after_s = LINE_FULL_RETRY_S
+
+    def __init__(self) -> None:
+        super().__init__("Too many connections are open.")
 
 
 class KeyLimitReached(ApiError):

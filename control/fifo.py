@@ -7,6 +7,7 @@ All state changes are synchronous and happen on the event loop, so nothing can i
 2. Batch holds at most `concurrency` - 1 slots, but always may hold one.
 3. A batch ticket that was overtaken 8 times, or waited 10 minutes, goes first: batch can't starve.
 4. Nobody is admitted while the line is held; whoever was admitted stays.
+5. A ticket that is not ready yet keeps its place, counts as waiting, and lets the others pass.
 """
 
 import asyncio
@@ -35,6 +36,7 @@ class Ticket:
         self.request_id = request_id
         self.request_class = request_class
         self.admitted = asyncio.Event()
+        self.is_ready = True
         self.interruption: ApiError | None = None
         """Why the request must end now, whatever it is doing; set by the line's `interrupt` and its two kin."""
         self.on_interrupt: Callable[[], object] = _nothing
@@ -67,6 +69,8 @@ class Line:
         self._monotonic = monotonic
         self._wall = wall
         self._clock_check_s = clock_check_s
+        self.refusal: ApiError | None = None
+        """Why those that waited were turned away, and those that come now are; None while anybody may wait."""
         self._is_open = False
         self._arrivals = 0
         self._waiting: list[Ticket] = []
@@ -99,21 +103,23 @@ class Line:
 
     def open(self) -> None:
         """The engine is ready. Harmless when already open."""
+        self.refusal = None
         self._is_open = True
         self._admit()
 
     def hold(self) -> None:
         """No engine is ready: admit nobody until `open()`. Harmless when already held."""
+        self.refusal = None
         self._is_open = False
 
-    def check_room(self) -> None:
-        """Raises LineFull when `join` would: to refuse before any work is done."""
+    def join(self, ticket: Ticket, *, is_ready: bool = True) -> int:
+        """Stand in line; return the position, 0 when admitted at once. Raises LineFull.
+
+        Not `is_ready`: the place is taken, and `ready` must follow before it is admitted.
+        """
         if len(self._waiting) >= self._limit:
             raise LineFull(limit=self._limit)
-
-    def join(self, ticket: Ticket) -> int:
-        """Stand in line; return the position, 0 when admitted at once. Raises LineFull."""
-        self.check_room()
+        ticket.is_ready = is_ready
         self._arrivals += 1
         ticket.arrival = self._arrivals
         ticket.joined_monotonic_s = self._monotonic()
@@ -121,6 +127,11 @@ class Line:
         self._waiting.append(ticket)
         self._admit()
         return self.position(ticket)
+
+    def ready(self, ticket: Ticket) -> None:
+        """From now on it can be admitted."""
+        ticket.is_ready = True
+        self._admit()
 
     def put_back(self, ticket: Ticket) -> None:
         """Give the slot back and wait again, at the place of the first arrival, even when the line is full."""
@@ -160,6 +171,7 @@ class Line:
 
     def turn_away_waiting(self, error: ApiError) -> int:
         """Quit, or no model can come any more: end those that wait with `error`; return how many."""
+        self.refusal = error
         return self._interrupt(self._waiting, error)
 
     async def wait(self, ticket: Ticket) -> None:
@@ -193,7 +205,7 @@ class Line:
 
     def _next(self) -> Ticket | None:
         for ticket in self._in_order():
-            if ticket.request_class == "interactive" or self._batch_has_room():
+            if ticket.is_ready and (ticket.request_class == "interactive" or self._batch_has_room()):
                 return ticket
         return None
 
@@ -215,7 +227,7 @@ class Line:
 
     def _note_overtaking(self, admitted: Ticket) -> None:
         for ticket in self._waiting:
-            if ticket.arrival < admitted.arrival:
+            if ticket.is_ready and ticket.arrival < admitted.arrival:
                 ticket.overtaken += 1
 
 

@@ -40,8 +40,7 @@ class Heartbeats:
     async def change(self, modes: Mapping[str, str]) -> None:
         """The dialects named, on disk before they are in force. Raises OrderInvalid, and changes nothing then."""
         changed = {dialect: _required_mode(dialect, name) for dialect, name in modes.items()}
-        await self._settings.put(HEARTBEATS_SETTING, {**self._modes, **changed})
-        self._modes |= changed
+        await self._settings.change(HEARTBEATS_SETTING, lambda: {**self._modes, **changed}, in_force=self._modes.update)
 
 
 def _mode(dialect: str, name: str) -> HeartbeatMode | None:

@@ -3,6 +3,7 @@
 It knows no process: whether a record is true is asked in `identity`.
 """
 
+import errno
 import fcntl
 import logging
 import os
@@ -10,7 +11,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal, TypeVar
@@ -31,6 +32,9 @@ SECRET_LENGTH_LEAST: Final = 32
 # Somebody who only asks who holds a lock has it for an instant.
 LOCK_PATIENCE_S: Final = 0.5
 LOCK_RETRY_S: Final = 0.05
+# Twice that must fit: launch file, record and what an engine logs while it starts. One that dies of a full disk
+# by itself counts as broken.
+TRIAL_BYTES: Final = 256 * 1024
 LARGEST_PID: Final = 2**31 - 1
 ProcessName = Literal["engine", "control", "webui"]
 Kind = TypeVar("Kind", bound=msgspec.Struct)
@@ -117,6 +121,11 @@ class Home:
     def read_launch(self) -> Launch | None:
         """What the engine was last started with; None when there is no such file, or when it can't be understood."""
         return _read(self.launch_file, Launch)
+
+    def require_room_for_launch(self) -> None:
+        """Raises HomeUnusable when what is written at a start of the engine could not be written now."""
+        with _tried(self.launch_file), _tried(self.record_file("engine")):
+            return
 
     def write_launch(self, launch: Launch) -> None:
         """Raises HomeUnusable."""
@@ -216,15 +225,34 @@ def _read(file: Path, kind: type[Kind]) -> Kind | None:
 
 def _replace(file: Path, content: bytes) -> None:
     """The file appears whole, flushed, and 0600 by mkstemp. Raises HomeUnusable."""
-    temporary: str | None = None
+    with _written_beside(file, content) as temporary:
+        temporary.replace(file)
+
+
+@contextmanager
+def _tried(file: Path) -> Iterator[None]:
+    """Raises HomeUnusable where `_replace` would; the room is taken for as long as the block."""
+    with _written_beside(file, bytes(TRIAL_BYTES)):
+        if file.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        yield
+
+
+@contextmanager
+def _written_beside(file: Path, content: bytes) -> Iterator[Path]:
+    """A file with the content for as long as the block, unless it is renamed. Raises HomeUnusable for every OSError."""
+    temporary: Path | None = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        handle, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.")
+        temporary = Path(name)
         with os.fdopen(handle, "wb") as stream:
             stream.write(content)
             stream.flush()
             os.fsync(stream.fileno())
-        Path(temporary).replace(file)
+        yield temporary
     except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
         raise HomeUnusable(f"{file} can't be written: {error.strerror}.") from error
+    finally:
+        if temporary is not None:
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)

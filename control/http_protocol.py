@@ -4,8 +4,10 @@
 2. It answers one request at a time: what comes before the answer is out is not read, so that a leaving is always seen.
 3. HTTP/1.0 knows no chunks: its answers end with the connection.
 4. What is no HTTP at all is refused in the API's own shape.
+5. It speaks HTTP/1.1 whatever else is offered: an Upgrade header is left out, and the body is read.
+6. Whoever does not say in time what is wanted is cut off; one client too many is told so.
 
-It knows no path, no key and no request.
+It knows no key and no request, and no path but for the shape of a refusal.
 """
 
 import asyncio
@@ -14,11 +16,12 @@ import socket
 import uuid
 from typing import ClassVar, Final
 
+import httptools
 from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallable, ASGISendEvent, Scope
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from control.dialects.error_answers import answers_of
-from control.errors import NotHttp
+from control.errors import NotHttp, TooManyConnections
 
 logger = logging.getLogger(__name__)
 
@@ -26,18 +29,38 @@ logger = logging.getLogger(__name__)
 # The kernel tells that a client took something only when a third is free: with its own 4 MB, a slow client would seem
 # to have stopped. It keeps twice as much.
 SEND_BUFFER_BYTES: Final = 128 * 1024
+# So many beyond the limit are told why; to answer takes a connection, so whoever comes then is only cut off.
+TOLD_LIMIT: Final = 32
 
 
 class HttpProtocol(HttpToolsProtocol):
     stall_limit_s: ClassVar[float] = 60.0
     """So long may a client take nothing of what waits for it."""
+    head_limit_s: ClassVar[float] = 30.0
+    """So long may a request line and its headers take; between two requests a connection is closed sooner."""
+    connection_limit: ClassVar[int | None] = None
+    """So many clients at once are served."""
 
     _is_deaf = False
+    _is_one_too_many = False
+    _is_upgrade = False
     _stall_check: asyncio.TimerHandle | None = None
+    _head_check: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        self._await_head()
+        if self.connection_limit is not None:
+            num_too_many = len(self.connections) - self.connection_limit
+            self._is_one_too_many = num_too_many > 0
+            if num_too_many > TOLD_LIMIT:
+                transport.abort()
+
+    @classmethod
+    def limited_to(cls, connection_limit: int) -> type["HttpProtocol"]:
+        """As uvicorn takes it: it makes one for each connection."""
+        return type("LimitedProtocol", (cls,), {"connection_limit": connection_limit})
 
     # --- A client that stops reading ---
 
@@ -52,6 +75,7 @@ class HttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
         self._stop_watching()
+        self._head_came()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
@@ -87,17 +111,17 @@ class HttpProtocol(HttpToolsProtocol):
 
     # --- A client that sends more before it has its answer ---
 
-    def data_received(self, data: bytes) -> None:
-        if not self._is_deaf:
-            super().data_received(data)
-
     def on_message_begin(self) -> None:
         if self._is_answering():
             self._go_deaf()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
-        if not self._is_deaf:
+        if self._is_deaf:
+            return
+        self._is_upgrade = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
+        if not self._is_upgrade:
+            self._head_came()
             super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
@@ -105,7 +129,7 @@ class HttpProtocol(HttpToolsProtocol):
             super().on_body(body)
 
     def on_message_complete(self) -> None:
-        if not self._is_deaf:
+        if not self._is_deaf and not self._is_upgrade:
             super().on_message_complete()
 
     def _is_answering(self) -> bool:
@@ -116,11 +140,67 @@ class HttpProtocol(HttpToolsProtocol):
         self._is_deaf = True
         self.cycle.keep_alive = False
 
-    # --- A client that speaks HTTP/1.0, or none ---
+    # --- A client that offers another protocol ---
+
+    def data_received(self, data: bytes) -> None:
+        if self._is_deaf:
+            return
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(data)
+        except httptools.HttpParserError as error:
+            logger.info("no HTTP, refused reason=%r", str(error))
+            self.send_400_response("")
+        if not self._is_answering():
+            self._await_head()
+
+    def _parse(self, data: bytes) -> None:
+        while data and not self._is_deaf:
+            try:
+                self.parser.feed_data(data)
+                return
+            except httptools.HttpParserUpgrade as end:
+                # The parser takes what follows the headers for the other protocol, and can't be told otherwise.
+                data = data[end.args[0] :]
+                if self._is_upgrade:
+                    self._parse_head_without_upgrade()
+                else:
+                    self._is_deaf = True
+
+    def _parse_head_without_upgrade(self) -> None:
+        head = [self.parser.get_method(), b" ", self.url, b" HTTP/", self.parser.get_http_version().encode(), b"\r\n"]
+        for name, value in self.headers:
+            if name != b"upgrade":
+                head += [name, b": ", value, b"\r\n"]
+        self.parser = httptools.HttpRequestParser(self)
+        # As uvicorn has it: what follows a last request is not an error, but thrown away.
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        self.parser.feed_data(b"".join([*head, b"\r\n"]))
+
+    # --- A client that does not say what it wants, and one too many ---
+
+    def _await_head(self) -> None:
+        if self._head_check is None and not self.transport.is_closing():
+            self._head_check = self.loop.call_later(self.head_limit_s, self._cut_without_head)
+
+    def _head_came(self) -> None:
+        if self._head_check is not None:
+            self._head_check.cancel()
+            self._head_check = None
+
+    def _cut_without_head(self) -> None:
+        logger.debug("client cut off, its headers did not come")
+        self.transport.close()
+        self._watch_the_end()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
-        is_old = cycle.scope["http_version"] == "1.0"
-        super()._start_asgi_task(cycle, _until_close(app, cycle) if is_old else app)
+        if self._is_one_too_many:
+            app = _turn_away
+        if cycle.scope["http_version"] == "1.0":
+            app = _until_close(app, cycle)
+        super()._start_asgi_task(cycle, _silent_when_cancelled(app, cycle))
+
+    # --- A client that speaks no HTTP ---
 
     def send_400_response(self, msg: str) -> None:
         if self._is_answering():
@@ -135,6 +215,33 @@ class HttpProtocol(HttpToolsProtocol):
         self.transport.write(STATUS_LINE[NotHttp.status] + headers.encode() + body)
         self.transport.close()
         self._watch_the_end()
+
+
+async def _turn_away(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+    request_id = uuid.uuid4().hex
+    answer = answers_of(scope["path"], request_id)(TooManyConnections())  # type: ignore[typeddict-item]
+    headers = [
+        *answer.headers,
+        (b"content-length", str(len(answer.body)).encode()),
+        (b"x-request-id", request_id.encode()),
+        (b"request-id", request_id.encode()),
+        (b"connection", b"close"),
+    ]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": answer.body})
+
+
+def _silent_when_cancelled(app: ASGI3Application, cycle: RequestResponseCycle) -> ASGI3Application:
+    """`app`, which uvicorn cancels when it closes and a client takes nothing; it would log a fault, and answer it."""
+
+    async def cut(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
+        try:
+            await app(scope, receive, send)
+        except asyncio.CancelledError:
+            cycle.disconnected = True
+            cycle.transport.close()
+
+    return cut
 
 
 def _until_close(app: ASGI3Application, cycle: RequestResponseCycle) -> ASGI3Application:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import msgspec
 from msgspec import UNSET
-from sqlalchemy import CursorResult, Engine, insert, select, update
+from sqlalchemy import Connection, CursorResult, Engine, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from control.admin_errors import KeyNameInvalid, KeyNameTaken, UnknownKey
@@ -128,6 +128,11 @@ class KeyRing:
         self._stored[self._stored.index(stored)] = StoredKey(sha256=stored.sha256, view=view)
         return view
 
+    def refill(self, connection: Connection) -> None:
+        """Into a database that took the place of a lost one: what a key is here counts, whatever is there."""
+        for stored in tuple(self._stored):
+            connection.execute(insert(keys).prefix_with("OR REPLACE").values(_columns(stored)))
+
     def _find(self, key_id: int) -> StoredKey:
         for stored in self._stored:
             if stored.view.id == key_id:
@@ -139,12 +144,20 @@ def load_keys(engine: Engine, writer: Writer) -> KeyRing:
     """Once, at start, before the event loop serves anybody: it blocks."""
     with engine.begin() as connection:
         rows = connection.execute(select(keys).order_by(keys.c.id)).mappings().all()
-    return KeyRing([_stored_key(dict(row)) for row in rows], writer)
+    ring = KeyRing([_stored_key(dict(row)) for row in rows], writer)
+    writer.refill_with(ring.refill)
+    return ring
 
 
 def _stored_key(row: dict[str, Any]) -> StoredKey:
     limits = KeyLimits(**{name: row.pop(name) for name in LIMITS})
     return StoredKey(sha256=row.pop("sha256"), view=KeyView(**row, limits=limits))
+
+
+def _columns(stored: StoredKey) -> dict[str, Any]:
+    view = msgspec.structs.asdict(stored.view)
+    del view["limits"], view["today"]
+    return {**view, **msgspec.structs.asdict(stored.view.limits), "sha256": stored.sha256}
 
 
 def _changed(view: KeyView, columns: dict[str, Any]) -> KeyView:

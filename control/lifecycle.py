@@ -77,6 +77,7 @@ class Lifecycle:
         self._is_engine_left = False  # it did not end when it should have
         self._failures: list[float] = []  # since the engine last stayed ready for a whole window
         self._failed_loads = 0  # since the engine was last ready
+        self._failed_starts = 0  # in a row, of no engine at all
 
     @property
     def gate(self) -> Gate:
@@ -138,7 +139,7 @@ class Lifecycle:
     def became_ready(self, *, now: float) -> None:
         self.error = None
         self._was_loaded = True
-        self._failed_loads = 0
+        self._failed_loads = self._failed_starts = 0
         self._move("ready", now)
 
     def drained(self, *, now: float) -> Action | None:
@@ -148,6 +149,7 @@ class Lifecycle:
     def exited(self, end: Exit, *, now: float) -> Action | None:
         """The engine process is gone, asked or not."""
         self._is_engine_left = False
+        self._failed_starts = 0
         if self.state in ("draining", "stopping"):
             if self._next is not None:
                 following, self._next = self._next, None
@@ -169,6 +171,16 @@ class Lifecycle:
             self._move("crashed", now)
         return None
 
+    def not_started(self, reason: str, *, now: float) -> None:
+        """There is no engine, for a reason outside of it, which may pass: it is tried again for as long as it takes.
+
+        No failure of the engine's: a disk that is full for an hour must not cost those who are held their place.
+        """
+        self.error = reason
+        self.retry_at = now + BACK_OFF_S[min(self._failed_starts, len(BACK_OFF_S) - 1)]
+        self._failed_starts += 1
+        self._move("crashed", now)
+
     def left_over(self, reason: str, *, now: float) -> None:
         """An engine is there that can't be used, only ended: it outlived its end, or nobody knows its secret."""
         self._next = None
@@ -179,7 +191,8 @@ class Lifecycle:
     def tick(self, *, now: float) -> Action | None:
         """Time has passed."""
         if self.state == "crashed" and self.retry_at is not None and now >= self.retry_at and self.wanted is not None:
-            self.restarts += 1
+            if not self._failed_starts:
+                self.restarts += 1
             return self._spawn(self.wanted, now, keep_error=True)
         return None
 
@@ -207,7 +220,7 @@ class Lifecycle:
 
     def _forgive(self) -> None:
         self._failures.clear()
-        self._failed_loads = 0
+        self._failed_loads = self._failed_starts = 0
 
     def _count_failure(self, now: float) -> None:
         if self.state == "ready":

@@ -83,7 +83,7 @@ class Life:
         self.encoder = exchange.encoder(heartbeat=heartbeat)
         """Of all runs: it remembers what went out."""
         self.has_entered = asyncio.Event()
-        """It was counted, and is in the line."""
+        """It was counted, and may be admitted."""
         self._start_counting()
 
     @property
@@ -253,12 +253,13 @@ class Life:
 
     @property
     def outcome(self) -> Outcome:
-        """Rejected: it never got a place in the line. An answer that was complete stays so, whoever left then."""
+        """Rejected: it was refused before it could run. An answer that was complete stays so, whoever left then."""
         if self.finished is not None and self.error is None:
             return "completed"
         if self.error_code in CANCELLED_CODES:
             return "cancelled"
-        return "failed" if self.ticket.arrival else "rejected"
+        was_in_line = self.ticket.arrival and (self.ticket.is_ready or self.ticket.interruption is not None)
+        return "failed" if was_in_line else "rejected"
 
     @property
     def error_code(self) -> str | None:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from control.admin_errors import ModelRefused
+from control.admin_errors import HomeFull, ModelRefused
 from control.lifecycle import Lifecycle, Wanted
 from control.load_settings import completed
 from control.remembered import RememberedLoads
@@ -40,7 +40,7 @@ class LoadOrders:
         self._remembered = remembered
         self._questions = questions
         self._notice_s = notice_s
-        self._task: asyncio.Task[str | None] | None = None
+        self._task: asyncio.Task[ModelRefused | HomeFull | None] | None = None
 
     def complete(self, request: LoadRequest, lifecycle: Lifecycle) -> Wanted:
         """What is left out is what is on its way or runs; else what ran last."""
@@ -54,7 +54,8 @@ class LoadOrders:
     async def prepare(self, wanted: Wanted, then: Callable[[Wanted], None]) -> bool:
         """True: it can be loaded now. False: it is being downloaded, and `then` is called with it when it is here.
 
-        Raises ModelRefused when it would not load, or when it soon turns out that it can't be downloaded.
+        Raises ModelRefused when it would not load, or when it soon turns out that it can't be downloaded; and what
+        `then` raises, HomeFull, when the download is over as soon.
         """
         if wanted == self.fetched:
             return False
@@ -68,7 +69,7 @@ class LoadOrders:
         refusal = task.result() if task.done() and not task.cancelled() else None
         if refusal is not None:
             self.error = None
-            raise ModelRefused(refusal)
+            raise refusal
         return False
 
     def call_off(self) -> None:
@@ -84,21 +85,26 @@ class LoadOrders:
         if task is not None:
             await asyncio.wait({task})
 
-    async def _fetch(self, wanted: Wanted, then: Callable[[Wanted], None]) -> str | None:
+    async def _fetch(self, wanted: Wanted, then: Callable[[Wanted], None]) -> ModelRefused | HomeFull | None:
         """Why it came to nothing; None when it is here."""
-        logger.info("download began model=%s", wanted.model)
+        logger.info("download began model=%r", wanted.model)
         began_at = time.monotonic()
         try:
             await self._questions.fetch(wanted.model, lambda progress: self._progressed(progress, began_at))
             await self._questions.check(wanted)
         except ModelRefused as error:
-            logger.warning("download failed model=%s reason=%s", wanted.model, error)
+            logger.warning("download failed model=%r reason=%s", wanted.model, error)
             self.error = str(error)
             self._over()
-            return self.error
-        logger.info("download done model=%s seconds=%.0f", wanted.model, time.monotonic() - began_at)
+            return error
+        logger.info("download done model=%r seconds=%.0f", wanted.model, time.monotonic() - began_at)
         self._over()
-        then(wanted)
+        try:
+            then(wanted)
+        except HomeFull as error:
+            logger.warning("model not loaded model=%r reason=%s", wanted.model, error)
+            self.error = str(error)
+            return error
         return None
 
     def _progressed(self, progress: LoadProgress, began_at: float) -> None:

@@ -3,6 +3,7 @@
 It keeps nothing: what a model had last is `control.remembered`, what runs now is `control.lifecycle`.
 """
 
+import unicodedata
 from typing import Final, TypeVar
 
 from control.lifecycle import Wanted
@@ -16,12 +17,23 @@ MOST_SHARE: Final = 0.9
 # More than any machine has, and still exact in JSON and in SQLite.
 MOST_WHOLE: Final = 2**53
 
+# No name, and no path that a person means: NUL ends an argument, line breaks end a line, the last is no text at all.
+NOT_IN_NAMES: Final = {
+    "Cc": "control characters",
+    "Zl": "line breaks",
+    "Zp": "line breaks",
+    "Cs": "halves of characters",
+}
+
 Number = TypeVar("Number", int, float)
 Value = TypeVar("Value")
 
 
 def complaint(request: LoadRequest) -> str | None:
     """One sentence about the first setting that can't be what it says; None when all can."""
+    impossible = _impossible_in(request.model or "")
+    if impossible is not None:
+        return f"The name of a model can't hold {impossible}: {request.model!r}."
     if not _is_within(_number(request.context), 1, MOST_WHOLE):
         return f"context must be a number of tokens, 1 or more, or {DEFAULT}."
     if not _is_within(_number(request.budget_bytes), 1, MOST_WHOLE):
@@ -46,6 +58,10 @@ def completed(request: LoadRequest, had: Wanted) -> Wanted:
         max_gap_ms=_chosen(request.max_gap_ms, had.max_gap_ms, plain.max_gap_ms),
         decode_share=_chosen(request.decode_share, had.decode_share, plain.decode_share),
     )
+
+
+def _impossible_in(name: str) -> str | None:
+    return next((NOT_IN_NAMES[kind] for kind in map(unicodedata.category, name) if kind in NOT_IN_NAMES), None)
 
 
 def _number(asked: Number | str | None) -> Number | None:

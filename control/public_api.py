@@ -34,6 +34,7 @@ from control.errors import (
 )
 from control.gate import Gate, error_response
 from control.keys import Key, KeyRing
+from control.reception import Reception
 from control.relay import Relay
 from engine.wire import RequestClass
 
@@ -43,6 +44,7 @@ logger = logging.getLogger(__name__)
 PARSED_AT_ONCE_BYTES: Final = 64 * 1024
 
 Parsed = TypeVar("Parsed")
+Parser = Callable[[bytes, str], Exchange]
 
 
 def public_api(
@@ -52,37 +54,45 @@ def public_api(
     source: EngineSource,
     hosts: Iterable[str],
     aliases: Aliases | None = None,
+    reception: Reception | None = None,
     body_limit_bytes: int = BODY_LIMIT_BYTES,
     body_timeout_s: float = BODY_TIMEOUT_S,
     wall: Callable[[], float] = time.time,
 ) -> ASGIApp:
     """The ASGI application. `hosts` are the Host headers that it answers to, each with its port, compared exactly.
 
-    `aliases`: the default ones when they are left out.
+    `aliases`: the default ones when they are left out. `reception` None: nobody will close it.
     """
     started_at_s = wall()
     history = ResponseHistory()
     aliases = aliases or Aliases()
+    reception = reception or Reception()
 
     async def alive(_request: Request) -> Response:
         return _json({"status": "ok"})
 
-    def asked_in(parse: Callable[[bytes, str], Exchange]) -> Callable[[Request], Awaitable[RelayedAnswer]]:
-        """The endpoint of a dialect, by its parser."""
+    async def body_of(request: Request) -> bytes:
+        return await reception.until_closed(read_body(request, limit_bytes=body_limit_bytes, limit_s=body_timeout_s))
+
+    def asked_in(parser_of: Callable[[Key], Parser]) -> Callable[[Request], Awaitable[RelayedAnswer]]:
+        """The endpoint of a dialect, by its parser for whoever asks."""
 
         async def endpoint(request: Request) -> RelayedAnswer:
-            body = await read_body(request, limit_bytes=body_limit_bytes, limit_s=body_timeout_s)
-            exchange = await _parsed(parse, body, request.state.request_id)
+            body = await body_of(request)
+            exchange = await _parsed(parser_of(request.state.key), body, request.state.request_id)
             request_class = models.check_model(exchange.model, source, aliases)
             return RelayedAnswer(relay, exchange, request.state.key, request_class, request.state.answer_of)
 
         return endpoint
 
+    def responses_parser(key: Key) -> Parser:
+        return partial(responses.parse_responses, history=history.of(key.id))
+
     async def count_tokens(request: Request) -> Response:
-        body = await read_body(request, limit_bytes=body_limit_bytes, limit_s=body_timeout_s)
+        body = await body_of(request)
         asked = await _parsed(messages.parse_count, body, request.state.request_id)
         models.check_model(asked.model, source, aliases)
-        counted = messages.count_body(await relay.count(asked.prompt))
+        counted = messages.count_body(await reception.until_closed(relay.count(asked.prompt)))
         return Response(counted, media_type="application/json")
 
     async def list_models(_request: Request) -> Response:
@@ -95,10 +105,10 @@ def public_api(
         routes=[
             Route("/", alive),
             Route("/healthz", alive),
-            Route(chat.PATH, asked_in(chat.parse_chat), methods=["POST"]),
-            Route(completions.PATH, asked_in(completions.parse_completions), methods=["POST"]),
-            Route(responses.PATH, asked_in(partial(responses.parse_responses, history=history)), methods=["POST"]),
-            Route(messages.PATH, asked_in(messages.parse_messages), methods=["POST"]),
+            Route(chat.PATH, asked_in(lambda _: chat.parse_chat), methods=["POST"]),
+            Route(completions.PATH, asked_in(lambda _: completions.parse_completions), methods=["POST"]),
+            Route(responses.PATH, asked_in(responses_parser), methods=["POST"]),
+            Route(messages.PATH, asked_in(lambda _: messages.parse_messages), methods=["POST"]),
             Route(messages.COUNT_PATH, count_tokens, methods=["POST"]),
             Route(models.PATH, list_models),
             Route(models.PATH + "/{model_id:path}", one_model),

@@ -56,13 +56,18 @@ class Quotas:
         limits = key.limits
         if limits.max_in_flight is not None and count.in_flight >= limits.max_in_flight:
             raise KeyLimitReached(
-                f"The key {key.name!r} may have {limits.max_in_flight} requests in flight, and has {count.in_flight}.",
+                f"The key {key.name!r} may have {_counted(limits.max_in_flight, 'request')} in flight, and has "
+                f"{count.in_flight}.",
                 retry_after_s=IN_FLIGHT_RETRY_S,
             )
         if limits.requests_per_day is not None and count.requests >= limits.requests_per_day:
-            raise self._used_up(f"The key {key.name!r} has made its {limits.requests_per_day} requests of today")
+            raise self._used_up(
+                f"The key {key.name!r} has made its {_counted(limits.requests_per_day, 'request')} of today"
+            )
         if limits.tokens_per_day is not None and count.tokens >= limits.tokens_per_day:
-            raise self._used_up(f"The key {key.name!r} has used its allowance of {limits.tokens_per_day} for today")
+            raise self._used_up(
+                f"The key {key.name!r} has used its {_counted(limits.tokens_per_day, 'token')} of today"
+            )
         count.in_flight += 1
         count.requests += 1
         return Entry(key_id=key.id, day_s=self._day_s)
@@ -96,3 +101,7 @@ class Quotas:
     def _used_up(self, sentence: str) -> KeyLimitReached:
         retry_after_s = max(1, math.ceil(self._next_day_s - self._wall()))
         return KeyLimitReached(f"{sentence}; the next day begins at midnight.", retry_after_s=retry_after_s)
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"

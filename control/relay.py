@@ -2,8 +2,8 @@
 
 It knows no dialect and no process: an exchange says what is asked and how answers look, an engine source who is there.
 
-1. No model and none on the way: 503. No room in the line: 429. A prompt that an engine can count and can't hold: 400.
-2. It waits in the line for a slot, up to 24 hours.
+1. No model and none on the way: 503. No room in the line: 429. Else it has its place in the line.
+2. It is counted, while others pass: a prompt that can't fit is a 400. Then it waits for a slot, up to 24 hours.
 3. It runs. If the engine dies before anything but heartbeats was sent, it waits at its old place and runs once more.
 4. A stream that was counted and has got nothing for a second gets headers and heartbeats; later errors are frames.
 5. Client gone, in any of these: the task that serves is cancelled; the engine sees its connection close.
@@ -57,6 +57,9 @@ RUNS_LIMIT: Final = 2
 # How long the supervisor may take to see that an engine is gone; later, only the connection is taken to have broken.
 NOTICE_LIMIT_S: Final = 10.0
 NOTICE_CHECK_S: Final = 0.05
+# A client that leaves and asks again at once is here before its leaving was seen; its limit does not count it twice.
+LEAVING_LIMIT_S: Final = 0.5
+LEAVING_CHECK_S: Final = 0.02
 
 
 class Relay:
@@ -119,6 +122,7 @@ class Relay:
             heartbeat=self._heartbeat_of(exchange.dialect),
         )
         try:
+            await self._until_others_left(key)
             entry = self._quotas.enter(key)
             await self._live(life, delivery)
         except KeyLimitReached as refusal:
@@ -148,7 +152,10 @@ class Relay:
             raise NoTokenizer if isinstance(reason, EngineGone) else reason from error
 
     def cancel(self, request_id: str) -> bool:
-        """By a person: the client gets a typed error. False when there is no such request."""
+        """By a person: the client gets a typed error. False when there is none, or it has its whole answer."""
+        life = self._lives.get(request_id)
+        if life is not None and life.finished is not None:
+            return False
         return self._line.interrupt(request_id, CancelledByOperator())
 
     def sampled(self, status: wire.Status) -> None:
@@ -192,9 +199,17 @@ class Relay:
             beat = group.create_task(self._beat(life, delivery))
             work = group.create_task(self._work(life, delivery))
             work.add_done_callback(lambda _: beat.cancel())
-            life.ticket.on_interrupt = work.cancel
-        if life.finished is None and life.ticket.interruption is not None:
+            # An answer that is complete is not taken from a client that is slow to read its end.
+            life.ticket.on_interrupt = lambda: delivery.is_over or work.cancel()
+        if life.ticket.interruption is not None and not delivery.is_over:
             life.error = life.ticket.interruption
+
+    async def _until_others_left(self, key: Key) -> None:
+        limit, deadline = key.limits.max_in_flight, self._monotonic() + LEAVING_LIMIT_S
+        if limit is None:
+            return
+        while self._quotas.usage(key.id).in_flight >= limit and self._monotonic() < deadline:  # noqa: ASYNC110  # no event
+            await asyncio.sleep(LEAVING_CHECK_S)
 
     async def _beat(self, life: Life, delivery: Delivery) -> None:
         with contextlib.suppress(TimeoutError):
@@ -219,14 +234,15 @@ class Relay:
 
     async def _enter(self, life: Life) -> None:
         if self._source.availability == "none":
-            raise NoModel
-        self._line.check_room()
+            # The same object for all of them: its trace would grow with each.
+            raise (self._line.refusal or NoModel()).with_traceback(None)
+        self._line.join(life.ticket, is_ready=False)
+        self._lives[life.id] = life
         coming = self._model_that_comes(life)
         life.written_for = coming if self._source.model is None else self._source.model.id
         life.expect(coming)
         await self._count(life)
-        self._line.join(life.ticket)
-        self._lives[life.id] = life
+        self._line.ready(life.ticket)
         life.has_entered.set()
 
     async def _count(self, life: Life) -> None:
@@ -314,7 +330,7 @@ class Relay:
             self._quotas.leave(entry, tokens=tokens, was_rejected=row.outcome == "rejected")
         self._record(row)
         logger.info(
-            "request %s id=%s number=%d key=%r dialect=%s model=%s error=%s ttft_ms=%s total_ms=%.0f prompt=%d out=%d",
+            "request %s id=%s number=%d key=%r dialect=%s model=%r error=%s ttft_ms=%s total_ms=%.0f prompt=%d out=%d",
             row.outcome,
             row.id,
             row.number,

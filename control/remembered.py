@@ -61,7 +61,7 @@ class RememberedLoads:
             try:
                 await self._settings.put(name, value)
             except SQLAlchemyError as error:
-                logger.warning("load not remembered setting=%s model=%s reason=%s", name, wanted.model, error)
+                logger.warning("load not remembered setting=%s model=%r reason=%s", name, wanted.model, error)
 
     def _loads(self) -> dict[str, _Load]:
         return self._settings.get(LOADS, dict[str, _Load]) or {}

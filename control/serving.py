@@ -30,10 +30,10 @@ class Servers:
         self._servers: list[QuietServer] = []
         self._tasks: list[asyncio.Task[None]] = []
 
-    def start(self, app: ASGIApp, bound: socket.socket) -> None:
+    def start(self, app: ASGIApp, bound: socket.socket, *, connection_limit: int | None = None) -> None:
         config = uvicorn.Config(
             app,
-            http=HttpProtocol,
+            http=HttpProtocol if connection_limit is None else HttpProtocol.limited_to(connection_limit),
             ws="none",
             lifespan="off",
             log_config=None,

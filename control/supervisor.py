@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from control.admin_errors import EngineNotReady, OrderInvalid, Quitting
+from control.admin_errors import EngineNotReady, HomeFull, OrderInvalid, Quitting
 from control.command_errors import HomeUnusable
 from control.engine_client import EngineClient
 from control.engine_process import INTRODUCTION_LIMIT_S, EngineProcess, secret_lost
@@ -87,8 +87,8 @@ class Supervisor:
     async def load(self, request: LoadRequest) -> Accepted:
         """Raises OrderInvalid for a setting that can't be, and Quitting.
 
-        Raises ModelRefused for a model that would not load, while others run or wait for one that does. A model that
-        is not on this machine is downloaded first, and what runs goes on meanwhile.
+        Raises ModelRefused for a model that would not load, while others run or wait for one that does, and HomeFull.
+        A model that is not on this machine is downloaded first, and what runs goes on meanwhile.
         """
         wrong = complaint(request)
         if wrong is not None:
@@ -107,7 +107,7 @@ class Supervisor:
     async def restart(self) -> Accepted:
         """Stop the engine gracefully and load the same model, else the last one. Raises Quitting.
 
-        Raises ModelRefused when what runs could not be loaded again.
+        Raises ModelRefused and HomeFull when what runs could not be loaded again.
         """
         await self._adopt_first()
         self._require_not_quitting()
@@ -116,6 +116,7 @@ class Supervisor:
         if self._lifecycle.state == "ready":
             await self._questions.find(wanted)
             self._require_not_quitting()
+        self._require_startable()
         self._carry_out(self._lifecycle.load(wanted, now=self._now(), again=True))
         return self._accepted("The engine is being restarted.")
 
@@ -259,10 +260,15 @@ class Supervisor:
         self._is_forced = False
         try:
             self._process.spawn(wanted)
-        except (EngineLingers, HomeUnusable) as error:
+        except EngineLingers as error:
             self._ended(Exit(str(error), is_final=True))
-        except OSError as error:
+        except (FileNotFoundError, PermissionError) as error:
+            # Of the program, not of the home: no time mends that.
             self._ended(Exit(f"The engine can't be started: {error}.", is_final=True))
+        except HomeUnusable as error:
+            self._not_started(str(error))
+        except OSError as error:
+            self._not_started(f"The engine can't be started: {error}.")
 
     def _end_if_stuck(self, verdict: str | None) -> None:
         if verdict is not None and self._lifecycle.state in ("loading", "ready", "draining"):
@@ -296,8 +302,22 @@ class Supervisor:
             self._settle()
 
     def _load_prepared(self, wanted: Wanted) -> None:
-        if not self.is_quitting:
-            self._carry_out(self._lifecycle.load(wanted, now=self._now()))
+        """Raises HomeFull, and what runs goes on."""
+        if self.is_quitting:
+            return
+        if self._lifecycle.state not in ("loading", "ready") or wanted != self._lifecycle.wanted:
+            self._require_startable()
+        self._carry_out(self._lifecycle.load(wanted, now=self._now()))
+
+    def _require_startable(self) -> None:
+        try:
+            self._process.require_startable()
+        except HomeUnusable as error:
+            raise HomeFull(f"{error} Nothing was stopped.") from error
+
+    def _not_started(self, reason: str) -> None:
+        logger.warning("engine not started reason=%s", reason)
+        self._lifecycle.not_started(reason, now=self._now())
 
     def _ended(self, end: Exit) -> None:
         logger.info("engine gone state=%s reason=%s", self._lifecycle.state, end.reason)

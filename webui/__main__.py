@@ -5,15 +5,19 @@ Exit codes: 0 stopped as asked, 2 wrong usage, 5 the port is taken. It detaches 
 
 import argparse
 import logging
+import resource
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import get_args
+from typing import Final, get_args
 
 from webui.errors import PortTaken
 from webui.home import Home
 from webui.process import Manager, Place, listen, run
 
 EXIT_PORT_TAKEN = 5
+# macOS starts a process with 256 open files, which a few browsers use up, and refuses more than this.
+OPEN_FILES: Final = 10_240
 
 
 def main() -> int:
@@ -21,6 +25,7 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     # One line per question to control, twice a second, would drown everything else.
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    _raise_open_files()
     try:
         listener = listen(arguments.host, arguments.port)
     except PortTaken as error:
@@ -37,6 +42,15 @@ def main() -> int:
         listener,
     )
     return 0
+
+
+def _raise_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = OPEN_FILES if hard == resource.RLIM_INFINITY else min(OPEN_FILES, hard)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _arguments() -> argparse.Namespace:

@@ -10,12 +10,15 @@ import typer
 
 from control.cli.places import AsJson, running_control, this_place
 from control.cli.tables import print_table, printable
-from control.command_errors import OrderRefused, UsageWrong
+from control.cli.words import one_of
+from control.command_errors import OrderRefused
 from control.wire import Alias, RequestClass
 
 CLASSES: Final[tuple[RequestClass, ...]] = get_args(RequestClass)
 
-aliases = typer.Typer(help="Names that stand for the loaded model. Without a command: list them.")
+aliases = typer.Typer(
+    help="Names that stand for the loaded model. Without a command: list them.", rich_markup_mode=None
+)
 
 
 @aliases.callback(invoke_without_command=True)
@@ -33,7 +36,10 @@ def list_aliases(context: typer.Context, as_json: AsJson = False) -> None:
 def set_alias(
     text: Annotated[str, typer.Argument(metavar="NAME[=CLASS]", help="`*` is any text; CLASS: interactive or batch.")],
 ) -> None:
-    """Add a name, or change its class: `splash aliases set 'claude-haiku-*=batch'`."""
+    """Add a name, or change its class.
+
+    For example: `splash aliases set 'claude-haiku-*=batch'`.
+    """
     client = running_control(this_place())
     alias = alias_of(text)
     client.set_aliases(with_alias(client.aliases(), alias))
@@ -58,10 +64,7 @@ def alias_of(text: str) -> Alias:
     name, has_class, class_name = text.partition("=")
     if not has_class:
         return Alias(name=name)
-    for request_class in CLASSES:
-        if request_class == class_name:
-            return Alias(name=name, request_class=request_class)
-    raise UsageWrong(f"{printable(class_name)!r} is not a class: {' or '.join(CLASSES)}.")
+    return Alias(name=name, request_class=one_of(class_name, CLASSES, "a class"))
 
 
 def with_alias(listed: tuple[Alias, ...], alias: Alias) -> tuple[Alias, ...]:

@@ -30,6 +30,8 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
+    # Plain text: the boxes break words, and show flags as if they took a value.
+    rich_markup_mode=None,
 )
 app.add_typer(keys, name="keys")
 app.add_typer(cache, name="cache")
@@ -98,7 +100,10 @@ def up(
 
 @app.command("open")
 def open_console(as_json: AsJson = False) -> None:
-    """Print a fresh login link to the console, and open it where there is a browser."""
+    """Open the console: print a fresh login link.
+
+    Where there is a browser, the link is opened in it.
+    """
     from control.cli.processes import find
     from control.cli.up import console_address, login_link
 
@@ -128,7 +133,7 @@ def status(as_json: AsJson = False) -> None:
 
 @app.command("quit")
 def quit_command(force: Force = False) -> None:
-    """Stop everything: the model first, then the gateway, then the console."""
+    """Stop everything: the model, the gateway, then the console."""
     from control.cli.quit import quit_splash
 
     try:
@@ -153,9 +158,10 @@ def load(
     max_gap_ms: MaxGapMs = None,
     decode_share: DecodeShare = None,
 ) -> None:
-    """Load a model; one that runs is replaced gracefully, and its waiting requests go on with the new one.
+    """Load a model, gracefully in place of one that runs.
 
-    A setting that is left out is what that model had last; `default` undoes it.
+    Requests that run finish first; those that wait go on with the new model. A setting that is left out is
+    what that model had last; `default` undoes it.
     """
     from control.cli.load_progress import LoadProgressLine
     from control.cli.up import wait_until_loaded
@@ -170,7 +176,10 @@ def load(
 
 @app.command()
 def unload(force: Force = False) -> None:
-    """Unload the model and keep the rest up; requests that come meanwhile are held."""
+    """Unload the model and keep the rest up.
+
+    Requests that run finish first; those that come meanwhile are held.
+    """
     from control.cli.up import wait_until_unloaded
 
     client = running_control(this_place())

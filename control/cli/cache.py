@@ -10,12 +10,17 @@ from control.cli.places import AsJson, running_control, this_place
 from control.cli.sizes import size_text
 from control.wire import CacheCleared, CacheStatus
 
-cache = typer.Typer(help="The prefix cache: prompts that need not be read again.", no_args_is_help=True)
+cache = typer.Typer(
+    help="The prefix cache: prompts that need not be read again.", no_args_is_help=True, rich_markup_mode=None
+)
 
 
 @cache.command()
 def clear(as_json: AsJson = False) -> None:
-    """Empty the prefix cache; running requests go on, and the next ones read their prompts anew."""
+    """Empty the prefix cache.
+
+    Running requests go on, and the next ones read their prompts anew.
+    """
     client = running_control(this_place())
     cleared = client.clear_cache()
     if as_json:

@@ -5,21 +5,25 @@ It never sees a key but in the answer that made it.
 
 import re
 from datetime import datetime
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, get_args
 
 import msgspec
 import typer
 from msgspec import UNSET, UnsetType
 
 from control.cli.places import AsJson, running_control, this_place
-from control.cli.tables import print_table, printable
+from control.cli.tables import has_room, print_table, printable
+from control.cli.words import one_of
 from control.command_errors import OrderRefused, UsageWrong
-from control.wire import KeyLimits, KeyView, LimitsChange
+from control.wire import KeyLimits, KeyView, LimitsChange, RequestClass
 
 OFF: Final = "off"
 WHOLE: Final = re.compile("[1-9][0-9]{0,14}")
 
-keys = typer.Typer(help="API keys. Without a command: list them.")
+COLUMNS: Final = ("id", "name", "class", "key", "made", "today")
+CLASSES: Final[tuple[RequestClass, ...]] = get_args(RequestClass)
+
+keys = typer.Typer(help="API keys. Without a command: list them.", rich_markup_mode=None)
 
 MaxInFlight = Annotated[
     str | None, typer.Option(metavar="N|off", help="Requests at a time, waiting ones included; the next gets a 429.")
@@ -27,18 +31,21 @@ MaxInFlight = Annotated[
 RequestsPerDay = Annotated[str | None, typer.Option(metavar="N|off", help="Requests from midnight to midnight.")]
 TokensPerDay = Annotated[str | None, typer.Option(metavar="N|off", help="Prompt and completion tokens a day.")]
 
+ShowsAll = Annotated[bool, typer.Option("--all", help="Revoked keys, too; --json always has them.")]
+
 
 @keys.callback(invoke_without_command=True)
-def listed_by_default(context: typer.Context) -> None:
+def listed_by_default(context: typer.Context, shows_all: ShowsAll = False, as_json: AsJson = False) -> None:
     if context.invoked_subcommand is None:
-        list_keys()
+        list_keys(shows_all, as_json)
 
 
 @keys.command()
 def new(
     name: Annotated[str, typer.Argument(help="What the key is called in the console.")],
     request_class: Annotated[
-        Literal["interactive", "batch"], typer.Option("--class", help="batch lets interactive requests go first.")
+        str,
+        typer.Option("--class", metavar="|".join(CLASSES), help="batch lets interactive requests go first."),
     ] = "interactive",
     max_in_flight: MaxInFlight = None,
     requests_per_day: RequestsPerDay = None,
@@ -46,9 +53,10 @@ def new(
     as_json: AsJson = False,
 ) -> None:
     """Make a key. It is shown this once."""
+    known_class = one_of(request_class, CLASSES, "a class")
     change = limits_change(max_in_flight, requests_per_day, tokens_per_day)
     limits = KeyLimits(**{name: value for name, value in msgspec.structs.asdict(change).items() if value is not UNSET})
-    created = running_control(this_place()).new_key(name, request_class, limits)
+    created = running_control(this_place()).new_key(name, known_class, limits)
     typer.echo(msgspec.json.encode(created).decode() if as_json else created.key)
 
 
@@ -59,7 +67,10 @@ def limit(
     requests_per_day: RequestsPerDay = None,
     tokens_per_day: TokensPerDay = None,
 ) -> None:
-    """Change the limits of a key, from its next request on; what is left out stays."""
+    """Change the limits of a key, from its next request on.
+
+    What is left out stays.
+    """
     change = limits_change(max_in_flight, requests_per_day, tokens_per_day)
     if change == LimitsChange():
         raise UsageWrong("Which limit? --max-in-flight, --requests-per-day, --tokens-per-day: a number, or off.")
@@ -69,33 +80,29 @@ def limit(
 
 
 @keys.command("list")
-def list_keys(as_json: AsJson = False) -> None:
-    """List the keys: their names, hints, limits and what they used today; never the keys."""
+def list_keys(shows_all: ShowsAll = False, as_json: AsJson = False) -> None:
+    """List the keys: names, hints, limits, today's use; never the keys."""
     views = running_control(this_place()).keys()
     if as_json:
         typer.echo(msgspec.json.encode({"keys": views}).decode())
         return
-    print_table(
-        ("id", "name", "class", "key", "made", "today"),
-        (
-            (
-                str(view.id),
-                view.name,
-                view.request_class,
-                view.hint,
-                datetime.fromtimestamp(view.created_at_s).strftime("%Y-%m-%d"),
-                today_text(view) if view.revoked_at_s is None else "revoked",
-            )
-            for view in views
-        ),
-    )
+    rows = [_row(view) for view in views if shows_all or view.revoked_at_s is None]
+    if has_room(COLUMNS, rows):
+        print_table(COLUMNS, rows)
+    else:
+        for *facts, today in rows:
+            typer.echo(f"{printable('  '.join(facts))}\n    {today}")
+    num_hidden = len(views) - len(rows)
+    if num_hidden:
+        typer.echo(f"{num_hidden} revoked: `splash keys --all` shows them.", err=True)
 
 
 @keys.command()
-def revoke(key_id: Annotated[int, typer.Argument(metavar="ID", help="From `splash keys list`.")]) -> None:
+def revoke(key: Annotated[str, typer.Argument(metavar="NAME|ID", help="As `splash keys` shows it.")]) -> None:
     """Refuse a key from now on; its running requests finish."""
-    running_control(this_place()).revoke_key(key_id)
-    typer.echo(f"Key {key_id} is revoked.")
+    client = running_control(this_place())
+    view = client.revoke_key(named_key(client.keys(), key).id)
+    typer.echo(f'Key {view.id}, "{printable(view.name)}", is revoked.')
 
 
 def limits_change(max_in_flight: str | None, requests_per_day: str | None, tokens_per_day: str | None) -> LimitsChange:
@@ -115,6 +122,17 @@ def active_key(views: tuple[KeyView, ...], name: str) -> KeyView:
     raise OrderRefused(f"There is no key named {printable(name)!r}; `splash keys` lists them.")
 
 
+def named_key(views: tuple[KeyView, ...], text: str) -> KeyView:
+    """By its name, else by its id: a name that is a number goes before an id. Raises OrderRefused."""
+    for view in views:
+        if view.name == text and view.revoked_at_s is None:
+            return view
+    for view in views:
+        if str(view.id) == text:
+            return view
+    raise OrderRefused(f"There is no key with the name or id {printable(text)!r}; `splash keys` lists them.")
+
+
 def today_text(view: KeyView) -> str:
     in_flight = _used(view.today.in_flight, view.limits.max_in_flight)
     requests = _used(view.today.requests, view.limits.requests_per_day)
@@ -129,6 +147,17 @@ def limits_text(limits: KeyLimits) -> str:
         (limits.tokens_per_day, "tokens a day"),
     )
     return ", ".join(f"{number:,} {what}" for number, what in named if number is not None) or "no limits"
+
+
+def _row(view: KeyView) -> tuple[str, ...]:
+    return (
+        str(view.id),
+        view.name,
+        view.request_class,
+        view.hint,
+        datetime.fromtimestamp(view.created_at_s).strftime("%Y-%m-%d"),
+        today_text(view) if view.revoked_at_s is None else "revoked",
+    )
 
 
 def _used(used: int, limit: int | None) -> str:

@@ -8,6 +8,7 @@ from typing import Final
 
 import typer
 
+from control.cli.words import one_of
 from control.command_errors import NotRunning
 from control.home import PROCESS_NAMES, Home
 from control.log_files import last_lines
@@ -18,10 +19,8 @@ FOLLOW_EVERY_S: Final = 0.25
 
 
 def print_log(home: Home, name: str, *, follow: bool) -> None:
-    """Raises NotRunning when that process never wrote anything here."""
-    if name not in PROCESS_NAMES:
-        raise typer.BadParameter(f"{name} is not one of {', '.join(PROCESS_NAMES)}.")
-    file = home.log_file(name)
+    """Raises UsageWrong, and NotRunning when that process never wrote anything here."""
+    file = home.log_file(one_of(name, PROCESS_NAMES, "a process"))
     if not file.exists():
         raise NotRunning
     for line in last_lines(file, tail_bytes=TAIL_BYTES)[-NUM_LINES:]:

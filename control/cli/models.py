@@ -13,13 +13,13 @@ import typer
 from control.admin_errors import ModelRefused
 from control.cli.places import Place
 from control.cli.processes import python_module
+from control.cli.sizes import size_text
 from control.cli.tables import has_room, print_table, printable
 from control.command_errors import StartFailed
 from control.engine_questions import EngineQuestions
 from control.wire import ModelOnDisk
 
-GIB: Final = 1024**3
-COLUMNS: Final = ("name", "architecture", "quantisation", "GiB", "context", "fits", "where")
+COLUMNS: Final = ("name", "architecture", "quantisation", "size", "context", "fits", "where")
 
 
 def print_models(place: Place, *, as_json: bool) -> None:
@@ -38,7 +38,7 @@ def print_models(place: Place, *, as_json: bool) -> None:
     for name, *rest in rows:
         typer.echo(printable(name))
         architecture, quantization, size, context, fits, path = rest
-        facts = f"{architecture}, quantisation {quantization}, {size} GiB, context {context}, fits: {fits}"
+        facts = f"{architecture}, {quantization}, {size}, context {context} tokens, fits: {fits}"
         typer.echo(f"    {printable(facts)}\n    {printable(path)}")
 
 
@@ -46,8 +46,8 @@ def _row(model: ModelOnDisk) -> tuple[str, ...]:
     return (
         f"{model.name} (random weights)" if model.is_demo else model.name,
         model.architecture,
-        model.quantization or "none",
-        f"{model.weights_bytes / GIB:.2f}",
+        model.quantization or "not quantised",
+        size_text(model.weights_bytes),
         f"{model.native_context_tokens:,}",
         "yes" if model.fits else "no",
         model.path,

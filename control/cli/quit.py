@@ -1,6 +1,7 @@
 """`splash quit`: engine, then control, then the console; each proven gone. Works when control is dead, too.
 
-It waits for running requests for as long as they take, and says so; then everything is gone, by this one command.
+It says how many requests wait, and waits for running ones for as long as they take, and says so; then
+everything is gone, by this one command.
 
 It ends verified processes only. `--force` also ends those of ours that hang: pid, start time and command line are
 right, and the port is theirs or closed, but nobody answers.
@@ -13,6 +14,7 @@ from typing import Final
 
 from control.cli.admin_client import AdminClient
 from control.cli.processes import Found, find, wait_for
+from control.cli.words import requests, requests_that
 from control.command_errors import CommandFailed, NotAnswering, NotRunning, OrderRefused
 from control.ending import FORCED, Ending, Patience, end_process
 from control.home import PROCESS_NAMES, Home, LockHolder, ProcessName
@@ -83,8 +85,11 @@ def _quit_by_control(home: Home, control: Found, *, force: bool, show: Callable[
         accepted = client.quit(force=force)
     except (NotAnswering, NotRunning, OrderRefused):
         return ()
+    if accepted.waiting and not force:
+        told = "they are" if accepted.waiting > 1 else "it is"
+        show(f"{requests_that(accepted.waiting, 'wait')}; {told} told to come back.")
     if accepted.running and not force:
-        show(f"Waiting for {_requests(accepted.running)} to finish; `splash quit --force` does not wait.")
+        show(f"Waiting for {requests(accepted.running)} to finish; `splash quit --force` does not wait.")
         _wait_for_requests(client, record, show)
     # It ends when the engine is proven gone, and not before; it may also die on the way.
     is_gone = wait_for(lambda: live_process(record) is None, ENGINE_LIMIT_S)
@@ -111,7 +116,7 @@ def _wait_for_requests(client: AdminClient, record: ProcessRecord, show: Callabl
         is_told = num_shown in (None, len(running)) and time.monotonic() - shown_at < REMIND_EVERY_S
         if not is_told:
             num_tokens = sum(slot.output_tokens for slot in running)
-            show(f"Still waiting for {_requests(len(running))}, with {num_tokens:,} tokens written so far.")
+            show(f"Still waiting for {requests(len(running))}, with {num_tokens:,} tokens written so far.")
             shown_at = time.monotonic()
         num_shown = len(running)
         time.sleep(LOOK_EVERY_S)
@@ -169,7 +174,3 @@ def _unproven(ending: Ending) -> str:
     if not ending.is_gone:
         return f"it did not end within {ending.seconds:.0f} s, not even by SIGKILL"
     return f"it ended, but its port is held by {ending.port_holder}"
-
-
-def _requests(count: int) -> str:
-    return "1 request" if count == 1 else f"{count} requests"

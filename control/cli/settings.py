@@ -21,7 +21,9 @@ CONCURRENCY: Final = "concurrency"
 HEARTBEAT: Final = "heartbeat."
 DIGIT: Final = re.compile("[0-9]{1,3}")
 
-settings = typer.Typer(help="Settings that change while Splash runs. Without a command: list them.")
+settings = typer.Typer(
+    help="Settings that change while Splash runs. Without a command: list them.", rich_markup_mode=None
+)
 
 
 @settings.callback(invoke_without_command=True)
@@ -40,7 +42,10 @@ def list_settings(context: typer.Context, as_json: AsJson = False) -> None:
 def set_setting(
     text: Annotated[str, typer.Argument(metavar="NAME=VALUE", help="As `splash settings` shows them.")],
 ) -> None:
-    """Change a setting, at once and for later starts: `splash settings set heartbeat.messages=ping`."""
+    """Change a setting, at once and for later starts.
+
+    For example: `splash settings set heartbeat.messages=ping`.
+    """
     change = change_of(text)
     change(running_control(this_place()))
     typer.echo(f"{printable(text)} from now on.")

@@ -17,7 +17,7 @@ def bytes_of(text: str) -> int | None:
 
 
 def size_text(num_bytes: int) -> str:
-    for unit, label in ((2**30, "GiB"), (2**20, "MiB")):
-        if num_bytes >= unit:
-            return f"{num_bytes / unit:,.1f} {label}"
-    return f"{num_bytes / 2**10:,.0f} KiB"
+    """As `python -m engine models` writes it."""
+    if num_bytes >= 2**30:
+        return f"{num_bytes / 2**30:,.1f} GiB"
+    return f"{num_bytes / 2**20:,.0f} MiB" if num_bytes >= 2**20 else f"{num_bytes / 2**10:,.0f} KiB"

@@ -10,6 +10,7 @@ from control.cli.admin_client import AdminClient
 from control.cli.processes import Found, find
 from control.cli.sizes import size_text
 from control.cli.tables import print_facts, print_table
+from control.cli.words import requests_that
 from control.command_errors import CommandFailed
 from control.home import PROCESS_NAMES, Home
 from control.identity import resident_bytes
@@ -57,7 +58,12 @@ def facts(report: Report) -> list[tuple[str, str]]:
     """What a person wants to know beside the table, each with its label."""
     engine = report["engine"]
     found = [(name, entry["reason"]) for name, entry in report.items() if entry.get("reason")]
+    if not is_running(report):
+        found.append(("hint", _start_text(report)))
     found += [
+        ("quitting", _ending_text(report) if report["control"].get("quitting") else None),
+        ("draining", _ending_text(report) if _is_draining(report) else None),
+        ("requests", _waiting_text(report)),
         ("API", report["control"].get("api")),
         ("model", engine.get("model")),
         ("settings", _settings_text(engine.get("settings"))),
@@ -93,7 +99,34 @@ def _settings_text(settings: dict[str, Any] | None) -> str | None:
 
 
 def is_running(report: Report) -> bool:
-    return any(entry["state"] not in NOT_RUNNING_STATES for entry in report.values())
+    """Without control nothing is served, whatever else is up."""
+    return report["control"].get("state") not in NOT_RUNNING_STATES
+
+
+def _start_text(report: Report) -> str:
+    is_rest_up = any(entry.get("state") not in NOT_RUNNING_STATES for entry in report.values())
+    return "`splash up` brings control back; what else runs goes on" if is_rest_up else "`splash up` starts it"
+
+
+def _is_draining(report: Report) -> bool:
+    return report["engine"].get("state") == "draining" and not report["control"].get("quitting")
+
+
+def _ending_text(report: Report) -> str:
+    """No command needs to wait for it: control carries it out."""
+    num_running = report["engine"].get("running", 0)
+    said = f"{requests_that(num_running, 'run')} to the end first; " if num_running else ""
+    return f"{said}it goes on by itself"
+
+
+def _waiting_text(report: Report) -> str | None:
+    engine = report["engine"]
+    num_waiting = engine.get("waiting", 0)
+    if not num_waiting:
+        return None
+    said = requests_that(num_waiting, "wait")
+    is_unloaded = engine.get("state") == "unloaded" and not report["control"].get("quitting")
+    return f"{said}; `splash load MODEL` lets {'it' if num_waiting == 1 else 'them'} go on" if is_unloaded else said
 
 
 def _process(found: Found) -> dict[str, Any]:

@@ -1,13 +1,11 @@
 """The clients that `splash connect` knows, by the name that a person types."""
 
-from typing import Final, Literal
+from typing import Final
 
 from control.connections.claude import CLAUDE
 from control.connections.codex import CODEX
 from control.connections.connection import Client
 from control.connections.opencode import OPENCODE
 from control.connections.sdk import ANTHROPIC, OPENAI
-
-ClientName = Literal["claude", "codex", "opencode", "openai", "anthropic"]
 
 CLIENTS: Final[dict[str, Client]] = {client.name: client for client in (CLAUDE, CODEX, OPENCODE, OPENAI, ANTHROPIC)}

@@ -3,6 +3,8 @@
 Measured with 1.18.33, whose own limits are 300 s to the headers and 300 s between two chunks.
 """
 
+import os
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -14,15 +16,22 @@ SCHEMA: Final = "https://opencode.ai/config.json"
 PROVIDER: Final = "splash"
 # An alias of the gateway for whatever is loaded, so that it outlives a switch of models.
 MODEL: Final = "default"
+FILE_NAME: Final = "opencode.json"
+# opencode reads it after the other, so that what it says holds.
+COMMENTED_FILE_NAME: Final = "opencode.jsonc"
+_TEXT_OR_COMMENT: Final = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_TEXT_OR_SPARE_COMMA: Final = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])')
 
 
 def path(variables: Mapping[str, str], home: Path) -> Path:
     folder = variables.get("XDG_CONFIG_HOME")
-    return (Path(folder) if folder else home / ".config") / "opencode" / "opencode.json"
+    ours = (Path(folder) if folder else home / ".config") / "opencode"
+    commented = ours / COMMENTED_FILE_NAME
+    return commented if os.access(commented, os.F_OK) else ours / FILE_NAME
 
 
 def merged(text: str, connection: Connection) -> str:
-    config = json_object(text)
+    config = _config(text)
     config.setdefault("$schema", SCHEMA)
     config["model"] = f"{PROVIDER}/{MODEL}"
     provider = _object(_object(config, "provider"), PROVIDER)
@@ -38,9 +47,25 @@ def merged(text: str, connection: Connection) -> str:
 
 
 def key_in(text: str) -> str | None:
-    provider = _object(_object(json_object(text), "provider"), PROVIDER)
+    provider = _object(_object(_config(text), "provider"), PROVIDER)
     key = _object(provider, "options").get("apiKey")
     return key if isinstance(key, str) else None
+
+
+def _config(text: str) -> dict[str, Any]:
+    """Raises ConfigInvalid: for what opencode reads and JSON lacks, too, since it would be lost."""
+    try:
+        return json_object(text)
+    except ConfigInvalid:
+        json_object(_TEXT_OR_SPARE_COMMA.sub(_text, _TEXT_OR_COMMENT.sub(_text, text)))
+    raise ConfigInvalid(
+        "has comments or spare commas, which can't be kept; add what `splash connect opencode` prints by hand"
+    )
+
+
+def _text(match: re.Match[str]) -> str:
+    """A comment is as good as a space, and a text is left as it is."""
+    return match[1] or " "
 
 
 def _object(parent: dict[str, Any], name: str) -> dict[str, Any]:

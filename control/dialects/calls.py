@@ -24,9 +24,7 @@ def neutral_call(call_id: str, name: str | None, arguments: object, field: str) 
     """
     if isinstance(arguments, str):
         raw = whole_arguments(arguments) or arguments if arguments and not arguments.isspace() else "{}"
-        return wire.ToolCall(
-            id=call_id, name=name or UNKNOWN_NAME, arguments_raw=raw, arguments=_parsed_arguments(raw)
-        )
+        return wire.ToolCall(id=call_id, name=name or UNKNOWN_NAME, arguments_raw=raw, arguments=_parsed_arguments(raw))
     check_depth(arguments, field)
     known: Any = arguments or {}
     return wire.ToolCall(

@@ -113,11 +113,11 @@ def _tools(chat: ChatBody, skipped: Skipped) -> NeutralTools:
         return neutral_tools(chat.tools or (), chat.tool_choice, skipped, is_parallel=is_parallel)
     if chat.tools:
         raise InvalidRequest("Either tools or functions can be given, not both.", param="functions")
-    return legacy_tools(chat.functions, chat.function_call)
+    return legacy_tools(chat.functions, chat.function_call, skipped)
 
 
 def _logprobs(chat: ChatBody) -> int | None:
-    if chat.top_logprobs is not None and not chat.logprobs:
+    if chat.top_logprobs and not chat.logprobs:
         raise InvalidRequest("top_logprobs needs logprobs to be true.", param="top_logprobs")
     return (chat.top_logprobs or 0) if chat.logprobs else None
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from control.dialects.chat_tools import CallForm
-from control.dialects.collected import Call, Collected
+from control.dialects.collected import BETWEEN_THOUGHTS, Call, Collected
 from control.dialects.custom_input import CustomInput, input_of
 from control.dialects.error_answers import openai_error
 from control.dialects.logprobs import token_logprob
@@ -33,6 +33,8 @@ class ChatStreamEncoder:
         self._has_usage_chunk = has_usage_chunk
         self._form = form
         self._has_role = False
+        self._is_thinking = False
+        self._has_thought = False
         self._inputs: dict[int, CustomInput] = {}
 
     def expect(self, *, model: str, prompt_tokens: int | None) -> None:
@@ -51,10 +53,14 @@ class ChatStreamEncoder:
     def _frames(self, event: wire.AnyEvent) -> Iterator[bytes]:
         match event:
             case wire.TextDelta():
+                self._is_thinking = self._is_thinking and not (event.text or event.logprobs)
                 yield from self._delta({"content": event.text}, logprobs=_logprobs(event.logprobs, ()))
             case wire.ReasoningDelta():
-                yield from self._delta({"reasoning_content": event.text}, logprobs=_logprobs((), event.logprobs))
+                yield from self._delta(
+                    {"reasoning_content": self._thought(event.text)}, logprobs=_logprobs((), event.logprobs)
+                )
             case wire.ToolCallBegin() | wire.ToolCallDelta() | wire.ToolCallEnd():
+                self._is_thinking = False
                 delta = self._legacy_call(event) if self._form.is_legacy else self._call(event)
                 if delta is not None:
                     yield from self._delta(delta)
@@ -63,6 +69,14 @@ class ChatStreamEncoder:
                 if self._has_usage_chunk:
                     yield unnamed({**self._frame, "choices": [], "usage": usage_of(event.usage)})
                 yield DONE
+
+    def _thought(self, text: str) -> str:
+        """A client joins all that it gets, so that what stands between two thoughts comes with the second."""
+        if not text:
+            return ""
+        between = BETWEEN_THOUGHTS if self._has_thought and not self._is_thinking else ""
+        self._is_thinking = self._has_thought = True
+        return between + text
 
     def _call(self, event: wire.ToolCallBegin | wire.ToolCallDelta | wire.ToolCallEnd) -> dict[str, Any] | None:
         match event:
@@ -126,7 +140,7 @@ def chat_body(answer_id: str, created: int, form: CallForm, answer: Collected) -
 
 
 def _message(answer: Collected, form: CallForm) -> dict[str, Any]:
-    text, reasoning = answer.text("text"), answer.text("reasoning")
+    text, reasoning = answer.text, answer.reasoning
     message: dict[str, Any] = {"role": "assistant", "content": text, "refusal": None}
     if reasoning:
         message["reasoning_content"] = reasoning

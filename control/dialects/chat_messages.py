@@ -10,9 +10,11 @@ import msgspec
 
 from control.dialects.calls import neutral_call
 from control.dialects.custom_input import arguments_of
+from control.dialects.decoding import text_of
 from control.dialects.limits import ITEMS_LIMIT, check_number
-from control.dialects.openai_parts import neutral_parts
+from control.dialects.openai_parts import neutral_parts, result_parts
 from control.dialects.skipped import Skipped
+from control.dialects.volatile import without_volatile_parts
 from control.errors import InvalidRequest
 from engine import wire
 
@@ -25,20 +27,16 @@ _ROLES: Final[dict[str, Literal["system", "user", "assistant", "tool"]]] = {
     # From before there were tools.
     "function": "tool",
 }
-# What the question is about: an answer without it would be made up.
-_REFUSED: Final = frozenset(
-    {"file", "document", "image", "audio", "audio_url", "input_audio", "video", "video_url", "input_video"}
-)
 
 
 class ChatFunctionCall(msgspec.Struct):
-    name: str
+    name: str | None = None
     arguments: Any = None
 
 
 class ChatCustomCall(msgspec.Struct):
-    name: str
-    input: str | None = None
+    name: str | None = None
+    input: Any = None
 
 
 class ChatToolCall(msgspec.Struct):
@@ -52,12 +50,12 @@ class ChatMessage(msgspec.Struct):
     """As the client sent it. `reasoning` is what some clients call `reasoning_content`."""
 
     role: str
-    content: str | list[Any] | None = None
+    content: Any = None
     name: str | None = None
-    refusal: str | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    tool_calls: list[ChatToolCall] | None = None
+    refusal: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None
+    tool_calls: list[ChatToolCall | None] | None = None
     tool_call_id: str | None = None
     function_call: ChatFunctionCall | None = None
 
@@ -104,19 +102,22 @@ def _message(message: ChatMessage, index: int, calls: _Calls, skipped: Skipped) 
     role = _ROLES.get(message.role)
     if role is None:
         raise InvalidRequest("The role is not known.", param=f"{field}.role")
-    content = neutral_parts(message.content, f"{field}.content", skipped, _REFUSED)
     if role == "tool":
         call_id = calls.answered(message.tool_call_id)
         name = message.name or calls.name(call_id)
-        return wire.Message(role="tool", content=content, tool_call_id=call_id, name=name)
+        result = result_parts(message.content, f"{field}.content", skipped)
+        return wire.Message(role="tool", content=result, tool_call_id=call_id, name=name)
+    content = neutral_parts(message.content, f"{field}.content", skipped)
+    if role == "system":
+        content = without_volatile_parts(content)
     if role != "assistant":
         return wire.Message(role=role, content=content, name=message.name)
     made = tuple(_tool_calls(message, index, skipped))
     calls.made(made)
     return wire.Message(
         role="assistant",
-        content=content or neutral_parts(message.refusal, field, skipped),
-        reasoning=message.reasoning_content if message.reasoning_content is not None else message.reasoning,
+        content=content or neutral_parts(text_of(message.refusal), field, skipped),
+        reasoning=text_of(message.reasoning_content) or text_of(message.reasoning) or None,
         tool_calls=made,
         name=message.name,
     )
@@ -125,13 +126,14 @@ def _message(message: ChatMessage, index: int, calls: _Calls, skipped: Skipped) 
 def _tool_calls(message: ChatMessage, index: int, skipped: Skipped) -> Iterator[wire.ToolCall]:
     field = f"messages[{index}]"
     for i, call in enumerate(message.tool_calls or ()):
+        if call is None:
+            continue
         call_id, place = call.id or f"call_{index}_{i}", f"{field}.tool_calls[{i}]"
-        if call.function is not None:
-            yield neutral_call(call_id, call.function.name, call.function.arguments, f"{place}.function.arguments")
-        elif call.custom is not None:
-            yield neutral_call(call_id, call.custom.name, arguments_of(call.custom.input or ""), place)
-        elif call.type in (None, "function", "custom"):
-            raise InvalidRequest("A tool call has a function.", param=f"{place}.{call.type or 'function'}")
+        if call.custom is not None:
+            yield neutral_call(call_id, call.custom.name, arguments_of(call.custom.input), place)
+        elif call.function is not None or call.type in (None, "function", "custom"):
+            function = call.function or ChatFunctionCall()
+            yield neutral_call(call_id, function.name, function.arguments, f"{place}.function.arguments")
         else:
             skipped.add("tool_call", call.type)
     made = message.function_call

@@ -3,15 +3,15 @@
 It does not make the model obey: what is required and what is strict, the engine sees to.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
 from control.dialects.limits import TOOLS_LIMIT, check_number
-from control.dialects.skipped import Skipped
-from control.dialects.tools import custom_tool, function_tool
+from control.dialects.skipped import SAME_NAME, Skipped
+from control.dialects.tools import custom_tool, function_tool, none_to_call, not_among_the_tools, plain_choice
 from control.errors import InvalidRequest
 from engine import wire
 
@@ -32,42 +32,40 @@ class NeutralTools:
 
 
 def neutral_tools(tools: Sequence[Any], choice: object, skipped: Skipped, *, is_parallel: bool) -> NeutralTools:
-    """Tools of an unknown type are left out. Raises InvalidRequest that names the field."""
+    """Tools of an unknown type are left out, and so is a second of the same name. Raises InvalidRequest."""
     check_number(len(tools), TOOLS_LIMIT, "tools", "tools")
-    custom: set[str] = set()
-    found = [_tool(tool, f"tools[{index}]", custom, skipped) for index, tool in enumerate(tools)]
-    known = tuple(tool for tool in found if tool is not None)
-    offered = known
-    match choice:
+    read = (_tool(tool, f"tools[{index}]", skipped) for index, tool in enumerate(tools))
+    kept = _different((each for each in read if each is not None), skipped)
+    custom = frozenset(each.tool.name for each in kept if each.is_custom)
+    known = offered = tuple(each.tool for each in kept)
+    match plain_choice(choice):
         case None | "auto":
             chosen = wire.ToolChoice()
         case "none":
             chosen = wire.ToolChoice(mode="none")
         case "required":
-            if not tools:
-                raise InvalidRequest("tool_choice required needs tools.", param="tool_choice")
             chosen = _required(known)
         case {"type": "allowed_tools", "allowed_tools": {"mode": "auto" | "required" as mode, "tools": list(allowed)}}:
             check_number(len(allowed), TOOLS_LIMIT, "tools", "tool_choice")
-            names = {_name(tool, "tool_choice.allowed_tools.tools", known) for tool in allowed}
+            names = {_allowed_name(tool, known, skipped) for tool in allowed}
             offered = tuple(tool for tool in known if tool.name in names)
             chosen = _required(offered) if mode == "required" else wire.ToolChoice()
         case {"type": "function" | "custom" as kind}:
             chosen = wire.ToolChoice(mode="named", name=_name(choice, f"tool_choice.{kind}.name", known))
         case {"type": str(kind)} if kind != "allowed_tools":
-            skipped.add("tool_choice", kind)
-            chosen = wire.ToolChoice()
+            raise not_among_the_tools(kind, "tool_choice")
         case _:
             raise InvalidRequest(
                 "tool_choice is auto, none, required, a tool by name, or allowed_tools.", param="tool_choice"
             )
-    return NeutralTools(offered, msgspec.structs.replace(chosen, parallel=is_parallel), CallForm(frozenset(custom)))
+    return NeutralTools(offered, msgspec.structs.replace(chosen, parallel=is_parallel), CallForm(custom))
 
 
-def legacy_tools(functions: Sequence[Any], choice: object) -> NeutralTools:
+def legacy_tools(functions: Sequence[Any], choice: object, skipped: Skipped) -> NeutralTools:
     """Of `functions` and `function_call`: such a client reads one call of an answer. Raises InvalidRequest."""
     check_number(len(functions), TOOLS_LIMIT, "tools", "functions")
-    known = tuple(function_tool(function, f"functions[{index}]") for index, function in enumerate(functions))
+    read = (_Read(function_tool(function, f"functions[{index}]")) for index, function in enumerate(functions))
+    known = tuple(each.tool for each in _different(read, skipped))
     match choice:
         case None | "auto":
             chosen = wire.ToolChoice(parallel=False)
@@ -80,36 +78,55 @@ def legacy_tools(functions: Sequence[Any], choice: object) -> NeutralTools:
     return NeutralTools(known, chosen, CallForm(is_legacy=True))
 
 
-def _required(known: tuple[wire.Tool, ...]) -> wire.ToolChoice:
-    """Where all that were sent are of unknown types, there is none to be called, and the model goes on without."""
-    return wire.ToolChoice(mode="required") if known else wire.ToolChoice()
+def _required(offered: tuple[wire.Tool, ...]) -> wire.ToolChoice:
+    if not offered:
+        raise none_to_call()
+    return wire.ToolChoice(mode="required")
 
 
-def _tool(tool: object, field: str, custom: set[str], skipped: Skipped) -> wire.Tool | None:
+@dataclass(frozen=True, slots=True)
+class _Read:
+    tool: wire.Tool
+    is_custom: bool = False
+
+
+def _different(tools: Iterable[_Read], skipped: Skipped) -> Sequence[_Read]:
+    """Of several with the same name the first counts."""
+    known: dict[str, _Read] = {}
+    for each in tools:
+        if known.setdefault(each.tool.name, each) is not each:
+            skipped.add("tool", SAME_NAME)
+    return list(known.values())
+
+
+def _tool(tool: object, field: str, skipped: Skipped) -> _Read | None:
+    """None for one of an unknown type."""
     if not isinstance(tool, dict):
         raise InvalidRequest("A tool is an object with a type.", param=field)
     match tool.get("type"):
         case None | "function":
-            return function_tool(tool.get("function"), f"{field}.function")
+            return _Read(function_tool(tool.get("function"), f"{field}.function"))
         case "custom":
-            known = custom_tool(tool.get("custom"), f"{field}.custom")
-            custom.add(known.name)
-            return known
+            return _Read(custom_tool(tool.get("custom"), f"{field}.custom"), is_custom=True)
         case str(kind):
             skipped.add("tool", kind)
             return None
     raise InvalidRequest("The type of a tool is a text.", param=f"{field}.type")
 
 
-def _name(choice: object, field: str, known: tuple[wire.Tool, ...]) -> str | None:
+def _allowed_name(allowed: object, known: tuple[wire.Tool, ...], skipped: Skipped) -> str | None:
     """None for a tool of an unknown type, which was left out."""
+    match allowed:
+        case {"type": str(kind)} if kind not in ("function", "custom"):
+            skipped.add("allowed_tool", kind)
+            return None
+    return _name(allowed, "tool_choice.allowed_tools.tools", known)
+
+
+def _name(choice: object, field: str, known: tuple[wire.Tool, ...]) -> str:
     match choice:
         case {"function": {"name": str(name)}} | {"custom": {"name": str(name)}}:
-            pass
-        case {"type": str(kind)} if kind not in ("function", "custom"):
-            return None
-        case _:
-            raise InvalidRequest("The name of a tool is expected here.", param=field)
-    if not any(tool.name == name for tool in known):
-        raise InvalidRequest(f"tool_choice names {name!r}, which is not among the tools.", param=field)
-    return name
+            if any(tool.name == name for tool in known):
+                return name
+            raise not_among_the_tools(name, field)
+    raise InvalidRequest("The name of a tool is expected here.", param=field)

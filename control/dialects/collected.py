@@ -5,10 +5,13 @@ It writes no dialect: each gives `BodyEncoder` the function that turns what was 
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Final, Literal
 
 from control.errors import ApiError
 from engine import wire
+
+# Where a client has one field for all of them, and where they come back in one message.
+BETWEEN_THOUGHTS: Final = "\n\n"
 
 
 @dataclass(slots=True)
@@ -46,8 +49,14 @@ class Collected:
     def words(self, kind: Literal["text", "reasoning"]) -> list[Words]:
         return [part for part in self.parts if isinstance(part, Words) and part.kind == kind]
 
-    def text(self, kind: Literal["text", "reasoning"]) -> str:
-        return "".join(words.text for words in self.words(kind))
+    @property
+    def text(self) -> str:
+        return "".join(words.text for words in self.words("text"))
+
+    @property
+    def reasoning(self) -> str:
+        """Thoughts with something between them are several."""
+        return BETWEEN_THOUGHTS.join(words.text for words in self.words("reasoning") if words.text)
 
     @property
     def calls(self) -> list[Call]:

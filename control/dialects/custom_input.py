@@ -8,6 +8,8 @@ from typing import Final
 
 import msgspec
 
+from control.dialects.decoding import json_of
+
 _HEAD: Final = re.compile(r'\s*\{\s*"input"\s*:\s*"')
 # The longest beginning that still may become a head; more white space than this is not a model's.
 _HEAD_LIMIT: Final = 256
@@ -20,9 +22,10 @@ _UNIT: Final = re.compile(
 _REPLACEMENT: Final = "\ufffd"
 
 
-def arguments_of(text: str) -> str:
-    """Of a call that was made earlier, as the model wrote them."""
-    return msgspec.json.encode({"input": text}).decode()
+def arguments_of(written: object) -> str:
+    """Of a call that was made earlier, as the model wrote them. An input that is no text is its JSON; none is empty."""
+    text = written if isinstance(written, str) else "" if written is None else json_of(written)
+    return json_of({"input": text})
 
 
 def input_of(arguments: str) -> str:

@@ -42,7 +42,6 @@ class MessagesStreamEncoder:
         self._open: Kind | None = None
         self._call: int | None = None
         """The engine's index of the call whose block is open."""
-        self._has_arguments = False
 
     def expect(self, *, model: str, prompt_tokens: int | None) -> None:
         self._model = model
@@ -90,7 +89,6 @@ class MessagesStreamEncoder:
                 yield from self._begin("tool_use", block)
                 self._call = event.index
             case wire.ToolCallDelta() if event.arguments and event.index == self._call:
-                self._has_arguments = True
                 yield self._delta({"type": "input_json_delta", "partial_json": event.arguments})
             case wire.ToolCallEnd() if event.index == self._call:
                 yield from self._end()
@@ -134,10 +132,7 @@ class MessagesStreamEncoder:
             return
         if self._open == "thinking":
             yield self._delta({"type": "signature_delta", "signature": SIGNATURE})
-        if self._open == "tool_use" and not self._has_arguments:
-            yield self._delta({"type": "input_json_delta", "partial_json": "{}"})
         self._open = self._call = None
-        self._has_arguments = False
         yield named({"type": "content_block_stop", "index": self._num_blocks - 1})
 
     def _finish(self, finished: wire.Finished) -> Iterator[bytes]:

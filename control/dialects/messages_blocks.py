@@ -11,12 +11,13 @@ from typing import Any, Final
 
 import msgspec
 
+from control.dialects.attachments import is_unsupported, refusal, said_instead
 from control.dialects.calls import neutral_call
-from control.dialects.decoding import text_in
+from control.dialects.decoding import json_of, text_in, text_of
 from control.dialects.images import image
 from control.dialects.limits import ITEMS_LIMIT, check_number
 from control.dialects.skipped import Skipped
-from control.dialects.volatile import without_tokens_left, without_volatile_headers
+from control.dialects.volatile import without_tokens_left, without_volatile_parts
 from control.errors import InvalidRequest
 from engine import wire
 
@@ -94,11 +95,7 @@ class _Reader:
                 raise InvalidRequest("The role is not known.", param=f"{place}.role")
 
     def system_message(self, content: Content, place: str) -> wire.Message:
-        parts = (
-            part if isinstance(part, wire.ImagePart) else wire.TextPart(text=without_volatile_headers(part.text))
-            for part in self._parts(content, place)
-        )
-        return wire.Message(role="system", content=_without_empty(parts))
+        return wire.Message(role="system", content=without_volatile_parts(self._parts(content, place)))
 
     def _user_messages(self, content: Content, place: str, *, is_first: bool) -> Iterator[wire.Message]:
         """Each tool result is a message of its own, where it stood between the other blocks."""
@@ -119,7 +116,7 @@ class _Reader:
 
     def _tool_message(self, block: dict[str, Any], place: str) -> wire.Message:
         call_id = _id(block, "tool_use_id", place)
-        parts = self._parts(block.get("content"), f"{place}.content")
+        parts = self._result_parts(block.get("content"), f"{place}.content")
         if block.get("is_error") is True:
             parts = _marked_as_error(parts)
         return wire.Message(role="tool", content=parts, tool_call_id=call_id)
@@ -132,7 +129,7 @@ class _Reader:
         for block, at in self._blocks(content, place):
             match block:
                 case {"type": "thinking"}:
-                    thoughts.append(text_in(block, "thinking", at))
+                    thoughts.append(text_of(block.get("thinking")))
                 case {"type": "redacted_thinking"}:
                     pass
                 case {"type": "tool_use"}:
@@ -145,6 +142,25 @@ class _Reader:
             reasoning="\n\n".join(filter(None, thoughts)) or None,
             tool_calls=tuple(calls),
         )
+
+    def _result_parts(self, content: object, place: str) -> tuple[wire.Part, ...]:
+        """What is no block is JSON as text: a refusal would end the session in which the result stands."""
+        if not isinstance(content, str | list | None):
+            return (wire.TextPart(text=json_of(content)),)
+        return tuple(part for block, at in self._blocks(content, place) for part in self._result_block(block, at))
+
+    def _result_block(self, block: object, place: str) -> tuple[wire.Part, ...]:
+        kind = block.get("type") if isinstance(block, dict) else None
+        if isinstance(kind, str) and kind != "document" and is_unsupported(kind):
+            return (said_instead(kind),)
+        if isinstance(block, dict) and kind is None and "text" not in block:
+            return (wire.TextPart(text=json_of(block)),)
+        try:
+            parts = tuple(self._block_parts(block, place))
+        except InvalidRequest:
+            return (wire.TextPart(text=json_of(block)),)
+        # They may stand within documents and search results.
+        return tuple(said_instead("image") if isinstance(part, wire.ImagePart) else part for part in parts)
 
     # --- Blocks that are the same in every message ---
 
@@ -184,6 +200,8 @@ class _Reader:
                 yield from self._parts(block.get("content"), f"{place}.content")
             case "tool_reference":
                 yield from _text_parts(f"The tool {block.get('tool_name')} can be called now.")
+            case str(kind) if is_unsupported(kind):
+                raise refusal(kind, place)
             case kind:
                 yield from self._unknown(block, str(kind), place)
 
@@ -239,12 +257,9 @@ def _marked_as_error(parts: tuple[wire.Part, ...]) -> tuple[wire.Part, ...]:
 
 
 def _tool_call(block: dict[str, Any], place: str) -> wire.ToolCall:
-    name = block.get("name")
-    if not isinstance(name, str) or not name:
-        raise InvalidRequest("A tool use needs the name of its tool.", param=f"{place}.name")
     # An id that was not sent is the same each time: the numbers in the place.
     call_id = _id(block, "id", place) or "_".join(["toolu", *re.findall(r"\d+", place)])
-    return neutral_call(call_id, name, block.get("input"), f"{place}.input")
+    return neutral_call(call_id, text_of(block.get("name")), block.get("input"), f"{place}.input")
 
 
 def _id(block: dict[str, Any], key: str, place: str) -> str | None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from control.dialects.calls import parsed_arguments
+from control.dialects.calls import whole_arguments
 from control.dialects.collected import Call, Collected, Words
 from engine import wire
 
@@ -74,6 +74,7 @@ def _block(part: Words | Call) -> dict[str, Any] | None:
     return {"type": "text", "text": part.text}
 
 
-def _input(call: Call) -> dict[str, Any]:
-    """Nothing of a call that was cut off: nobody shall act on half of it."""
-    return parsed_arguments(call.arguments) or {}
+def _input(call: Call) -> msgspec.Raw | dict[str, str]:
+    """As the model wrote it, whatever JSON it is. What was cut off is no JSON, and no tool takes it for its input."""
+    whole = whole_arguments(call.arguments)
+    return {"raw": call.arguments} if whole is None else msgspec.Raw(whole.encode())

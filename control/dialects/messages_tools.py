@@ -11,8 +11,8 @@ import msgspec
 from control.dialects.decoding import converted
 from control.dialects.limits import TOOLS_LIMIT, check_number
 from control.dialects.nesting import check_depth
-from control.dialects.skipped import Skipped
-from control.dialects.tools import Name, is_strict
+from control.dialects.skipped import SAME_NAME, Skipped
+from control.dialects.tools import Name, is_strict, none_to_call, not_among_the_tools
 from control.errors import InvalidRequest
 from engine import wire
 
@@ -34,19 +34,25 @@ class NeutralTools:
 
 
 def neutral_tools(tools: list[Any] | None, choice: dict[str, Any] | None, skipped: Skipped) -> NeutralTools:
-    """Raises InvalidRequest that names the field."""
+    """Of several tools with the same name the first counts. Raises InvalidRequest that names the field."""
     check_number(len(tools or ()), TOOLS_LIMIT, "tools", "tools")
     known: dict[str, wire.Tool] = {}
+    names: set[str] = set()
     dropped: list[str] = []
     for index, tool in enumerate(tools or ()):
         place = f"tools[{index}]"
         if not isinstance(tool, dict):
             raise InvalidRequest("A tool is an object.", param=place)
-        if _is_custom(tool):
-            known[place] = _tool(tool, place)
-        else:
+        if not _is_custom(tool):
             dropped.append(str(tool["type"]))
             skipped.add("tool", dropped[-1])
+            continue
+        read = _tool(tool, place)
+        if read.name in names:
+            skipped.add("tool", SAME_NAME)
+            continue
+        names.add(read.name)
+        known[place] = read
     tool_set = tuple(known.values())
     return NeutralTools(tool_set, tuple(known), _choice(choice, tool_set, dropped))
 
@@ -78,17 +84,12 @@ def _choice(choice: dict[str, Any] | None, tools: tuple[wire.Tool, ...], dropped
             return wire.ToolChoice(mode="none")
         case "any":
             if not tools:
-                raise InvalidRequest(
-                    f"A call is required, but no tool can be called.{_why(dropped)}", param="tool_choice"
-                )
+                raise none_to_call(_why(dropped))
             return wire.ToolChoice(mode="required", parallel=is_parallel)
         case "tool":
             name = choice.get("name")
             if not isinstance(name, str) or name not in {tool.name for tool in tools}:
-                raise InvalidRequest(
-                    f"tool_choice names {name!r}, which is not among the tools.{_why(dropped)}",
-                    param="tool_choice.name",
-                )
+                raise not_among_the_tools(name, "tool_choice.name", _why(dropped))
             return wire.ToolChoice(mode="named", name=name, parallel=is_parallel)
     raise InvalidRequest("The type of tool_choice is auto, any, tool or none.", param="tool_choice.type")
 

@@ -3,37 +3,47 @@
 It fetches nothing, and knows no message. A part of a type that nobody knows is left out, and the rest goes on.
 """
 
-from collections.abc import Set
 from typing import Any
 
-from control.dialects.decoding import text_in
+from control.dialects.attachments import is_unsupported, refusal, said_instead
+from control.dialects.decoding import json_of, text_in
 from control.dialects.images import DATA_URL, file_content, image_at
 from control.dialects.skipped import Skipped
 from control.errors import InvalidRequest
 from engine import wire
 
 
-def neutral_parts(
-    content: str | list[Any] | None, field: str, skipped: Skipped, refused: Set[str] = frozenset()
-) -> tuple[wire.Part, ...]:
-    """`refused` are types without which an answer would be made up. Raises InvalidRequest that names the field."""
-    if not content:
-        return ()
-    if isinstance(content, str):
-        return (wire.TextPart(text=content),)
-    parts = (_part(part, f"{field}[{index}]", skipped, refused) for index, part in enumerate(content))
+def neutral_parts(content: object, field: str, skipped: Skipped) -> tuple[wire.Part, ...]:
+    """Raises InvalidRequest that names the field."""
+    if isinstance(content, str | None):
+        return (wire.TextPart(text=content),) if content else ()
+    if not isinstance(content, list):
+        raise InvalidRequest("A text or a list of parts is expected here.", param=field)
+    parts = (_part(part, f"{field}[{index}]", skipped) for index, part in enumerate(content))
     return tuple(part for part in parts if part is not None)
 
 
-def text_of(parts: list[Any] | str | None) -> str:
-    """The texts of summary or reasoning parts; what has none counts as empty."""
-    if isinstance(parts, str):
-        return parts
-    texts = [part.get("text") if isinstance(part, dict) else part for part in parts or ()]
-    return "\n\n".join(each for each in texts if isinstance(each, str) and each)
+def result_parts(content: object, field: str, skipped: Skipped) -> tuple[wire.Part, ...]:
+    """Of a tool's result, which may be anything: what is no part is JSON as text. It refuses nothing."""
+    if isinstance(content, str | None):
+        return (wire.TextPart(text=content),) if content else ()
+    if not isinstance(content, list):
+        return (wire.TextPart(text=json_of(content)),)
+    parts = (_result_part(part, f"{field}[{index}]", skipped) for index, part in enumerate(content))
+    return tuple(part for part in parts if part is not None)
 
 
-def _part(part: object, field: str, skipped: Skipped, refused: Set[str]) -> wire.Part | None:
+def _result_part(part: object, field: str, skipped: Skipped) -> wire.Part | None:
+    kind = part.get("type") if isinstance(part, dict) else None
+    if isinstance(kind, str) and is_unsupported(kind):
+        return said_instead(kind)
+    try:
+        return _part(part, field, skipped)
+    except InvalidRequest:
+        return said_instead(kind) if kind == "input_file" else wire.TextPart(text=json_of(part))
+
+
+def _part(part: object, field: str, skipped: Skipped) -> wire.Part | None:
     if part is None or part == "":
         return None
     if isinstance(part, str):
@@ -51,8 +61,8 @@ def _part(part: object, field: str, skipped: Skipped, refused: Set[str]) -> wire
             return _file(part, field)
         case None if "text" in part:
             return _text(part, "text", field)
-        case str(kind) if kind in refused:
-            raise InvalidRequest(f"Parts of type {kind} are not supported.", param=f"{field}.type")
+        case str(kind) if is_unsupported(kind):
+            raise refusal(kind, field)
         case str(kind):
             skipped.add("part", kind)
             return None

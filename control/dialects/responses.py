@@ -18,14 +18,15 @@ from control.dialects.decoding import decoded
 from control.dialects.exchange import Encoder, HeartbeatMode
 from control.dialects.limits import Alternatives, ModelName, TokenLimit
 from control.dialects.nesting import check_depth, endless_refused
-from control.dialects.response_history import ResponseHistory, turn
+from control.dialects.response_history import OwnHistory, turn
 from control.dialects.responses_answer import ResponsesStreamEncoder
 from control.dialects.responses_body import Asked, Remembering, response_body
 from control.dialects.responses_fields import client_field
-from control.dialects.responses_items import input_items, neutral_input, tools_in
+from control.dialects.responses_items import earlier_items, input_items, neutral_input, tools_in
 from control.dialects.responses_tools import RawTool, neutral_tools
 from control.dialects.sampling import effort_of, limit_of
 from control.dialects.skipped import Skipped
+from control.dialects.volatile import without_volatile_parts
 from control.errors import InvalidRequest
 from engine import wire
 
@@ -85,30 +86,31 @@ class ResponsesExchange:
 
 
 def parse_responses(
-    body: bytes, request_id: str, *, history: ResponseHistory, wall: Callable[[], float] = time.time
+    body: bytes, request_id: str, *, history: OwnHistory, wall: Callable[[], float] = time.time
 ) -> ResponsesExchange:
     """Raises InvalidRequest that names the field, and UnknownResponse. A large body takes a while: not on the loop."""
     with endless_refused():
         return _exchange(decoded(body, ResponsesBody), request_id, history, created_at=int(wall()))
 
 
-def _exchange(body: ResponsesBody, request_id: str, history: ResponseHistory, *, created_at: int) -> ResponsesExchange:
+def _exchange(body: ResponsesBody, request_id: str, history: OwnHistory, *, created_at: int) -> ResponsesExchange:
     _refuse_unsupported(body)
     before = () if body.previous_response_id is None else history.get(body.previous_response_id)
     skipped = Skipped()
-    items = input_items(body.input or [], history)
+    said = input_items(body.input or [], history)
+    # Read together, as if the client had sent them all: what it gets is the same then.
+    items = [*earlier_items(before), *said]
     tools = neutral_tools(
         [*(RawTool(tool, f"tools[{index}]") for index, tool in enumerate(body.tools or ())), *tools_in(items)],
         body.tool_choice,
         skipped,
         is_parallel=body.parallel_tool_calls is not False,
     )
-    said = neutral_input(items, tools, skipped)
+    conversation = neutral_input(items, tools, skipped)
     skipped.log(request_id)
     # Not carried over to the next response: each request has its own, or none.
     instructions = _instructions(body.instructions)
-    earlier = tuple(message for each in before for message in each.messages)
-    messages = (*instructions, *earlier, *said.messages)
+    messages = (*instructions, *conversation.messages)
     if not messages:
         raise InvalidRequest("There is nothing to answer: the input is empty.", param="input")
     is_stored = body.store is not False
@@ -132,13 +134,9 @@ def _exchange(body: ResponsesBody, request_id: str, history: ResponseHistory, *,
             created_at=created_at,
             tools=tools,
             echo=_echo(body),
-            remembering=Remembering(history, before, turn(said.messages)) if is_stored else None,
+            remembering=Remembering(history, before, turn(each.item for each in said)) if is_stored else None,
         ),
-        message_fields=(
-            *("instructions" for _ in instructions),
-            *("previous_response_id" for _ in earlier),
-            *said.fields,
-        ),
+        message_fields=(*("instructions" for _ in instructions), *conversation.fields),
     )
 
 
@@ -158,9 +156,8 @@ def _refuse_unsupported(body: ResponsesBody) -> None:
 
 
 def _instructions(instructions: str | None) -> tuple[wire.Message, ...]:
-    if not instructions:
-        return ()
-    return (wire.Message(role="system", content=(wire.TextPart(text=instructions),)),)
+    content = without_volatile_parts((wire.TextPart(text=instructions or ""),))
+    return (wire.Message(role="system", content=content),) if content else ()
 
 
 def _sampling(body: ResponsesBody) -> wire.Sampling:

@@ -9,10 +9,9 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from control.dialects.calls import neutral_call
 from control.dialects.collected import Collected, Words
 from control.dialects.error_answers import openai_error
-from control.dialects.response_history import Conversation, ResponseHistory, Turn, turn
+from control.dialects.response_history import Conversation, OwnHistory, Turn, turn
 from control.dialects.responses_output import OutputItems
 from control.dialects.responses_tools import NeutralTools
 from control.errors import ApiError, ContextTooLong
@@ -28,7 +27,7 @@ FINAL_CODE: Final = "invalid_prompt"
 class Remembering:
     """Where the conversation goes when the answer is whole: what came before it, and what this request added."""
 
-    history: ResponseHistory
+    history: OwnHistory
     before: Conversation
     asked: Turn
 
@@ -76,7 +75,7 @@ class Asked:
         """Once, at the end of an answer that has not failed."""
         if self.remembering is None:
             return
-        answer = turn(_messages(output), {item["id"]: item for item in output.whole})
+        answer = turn(output.whole, is_answer=True)
         conversation = (*self.remembering.before, self.remembering.asked, answer)
         self.remembering.history.put(self.response_id, conversation)
 
@@ -100,17 +99,6 @@ def response_error(error: ApiError) -> dict[str, Any]:
     is_final = error.status < 500 and not error.retryable and not isinstance(error, ContextTooLong)
     details = openai_error(error)["error"]
     return {**details, "code": FINAL_CODE if is_final else error.code}
-
-
-def _messages(output: OutputItems) -> tuple[wire.Message, ...]:
-    """The answer as the next request's template shows it."""
-    message = wire.Message(
-        role="assistant",
-        content=(wire.TextPart(text=output.text),) if output.text else (),
-        reasoning=output.reasoning or None,
-        tool_calls=tuple(neutral_call(call.call_id, call.flat_name, call.arguments, "output") for call in output.calls),
-    )
-    return (message,) if output.has_begun else ()
 
 
 def _events(answer: Collected) -> list[wire.AnyEvent]:

@@ -11,15 +11,15 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-from control.dialects.calls import neutral_call
+from control.dialects.calls import UNKNOWN_NAME, neutral_call
 from control.dialects.custom_input import arguments_of
-from control.dialects.decoding import converted
+from control.dialects.decoding import converted, json_of, text_of
 from control.dialects.limits import ITEMS_LIMIT, check_number
-from control.dialects.nesting import check_depth
-from control.dialects.openai_parts import neutral_parts, text_of
-from control.dialects.response_history import ResponseHistory
+from control.dialects.openai_parts import neutral_parts, result_parts
+from control.dialects.response_history import Conversation, OwnHistory
 from control.dialects.responses_tools import NeutralTools, RawTool
 from control.dialects.skipped import Skipped
+from control.dialects.volatile import without_volatile_parts
 from control.errors import InvalidRequest
 from engine import wire
 
@@ -33,23 +33,23 @@ _ROLES: Final[dict[str, Literal["system", "user", "assistant"]]] = {
 
 class MessageItem(msgspec.Struct, frozen=True):
     role: str
-    content: str | list[Any] | None = None
+    content: Any = None
 
 
 class ReasoningItem(msgspec.Struct, frozen=True):
-    summary: str | list[Any] | None = None
-    content: str | list[Any] | None = None
+    summary: Any = None
+    content: Any = None
 
 
 class CallItem(msgspec.Struct, frozen=True):
     """A function_call, or a custom_tool_call with its `input`."""
 
-    name: str
+    name: str | None = None
     call_id: str | None = None
     id: str | None = None
     namespace: str | None = None
-    arguments: str | dict[str, Any] | None = None
-    input: str | None = None
+    arguments: Any = None
+    input: Any = None
 
 
 class BuiltInCallItem(msgspec.Struct, frozen=True):
@@ -87,7 +87,12 @@ class NeutralInput:
     fields: tuple[str, ...]
 
 
-def input_items(items: str | list[Any], history: ResponseHistory) -> list[InputItem]:
+def earlier_items(conversation: Conversation) -> list[InputItem]:
+    """Of what `previous_response_id` names."""
+    return [InputItem(_kind(item) or "", item, "previous_response_id") for turn in conversation for item in turn.items]
+
+
+def input_items(items: str | list[Any], history: OwnHistory) -> list[InputItem]:
     """With every item_reference replaced by what it names. Raises InvalidRequest that names the field."""
     if isinstance(items, str):
         return [InputItem("message", {"role": "user", "content": items}, "input")]
@@ -107,6 +112,8 @@ def tools_in(items: Sequence[InputItem]) -> list[RawTool]:
 
 def neutral_input(items: Sequence[InputItem], tools: NeutralTools, skipped: Skipped) -> NeutralInput:
     """Raises InvalidRequest that names the field."""
+    # Again, with what was said before.
+    check_number(sum(_num_parts(each.item) for each in items), ITEMS_LIMIT, "items and parts", "input")
     turns = _Turns()
     for index, each in enumerate(items):
         _add(each, tools, turns, skipped, fallback_id=f"call_{index}")
@@ -119,14 +126,19 @@ def _num_parts(item: object) -> int:
     return 1 + sum(len(parts) for parts in lists if isinstance(parts, list))
 
 
-def _input_item(item: object, place: str, history: ResponseHistory) -> InputItem:
-    if not isinstance(item, dict):
-        raise InvalidRequest("An item of the input is an object.", param=place)
+def _kind(item: dict[str, Any]) -> str | None:
+    """Messages may come without a type, and so may references."""
     kind = item.get("type")
     if kind is None:
-        # Messages may come without a type, and so may references.
-        kind = "message" if "role" in item else "item_reference" if item.keys() == {"id"} else None
-    if not isinstance(kind, str):
+        return "message" if "role" in item else "item_reference" if item.keys() == {"id"} else None
+    return kind if isinstance(kind, str) else None
+
+
+def _input_item(item: object, place: str, history: OwnHistory) -> InputItem:
+    if not isinstance(item, dict):
+        raise InvalidRequest("An item of the input is an object.", param=place)
+    kind = _kind(item)
+    if kind is None:
         raise InvalidRequest("An item of the input needs a type.", param=f"{place}.type")
     if kind != "item_reference":
         return InputItem(kind, item, place)
@@ -209,8 +221,8 @@ def _add(each: InputItem, tools: NeutralTools, turns: _Turns, skipped: Skipped, 
         case "function_call" | "custom_tool_call":
             call = converted(each.item, CallItem, each.field)
             is_custom = each.kind == "custom_tool_call"
-            arguments = arguments_of(call.input or "") if is_custom else call.arguments
-            name = tools.flat(call.name, call.namespace)
+            arguments = arguments_of(call.input) if is_custom else call.arguments
+            name = tools.flat(call.name or UNKNOWN_NAME, call.namespace)
             call_id = call.call_id or call.id or fallback_id
             turns.call(neutral_call(call_id, name, arguments, f"{each.field}.arguments"), each.field)
         case "local_shell_call" | "tool_search_call":
@@ -231,6 +243,8 @@ def _add_message(message: MessageItem, turns: _Turns, place: str, skipped: Skipp
     if role is None:
         raise InvalidRequest("The role is not known.", param=f"{place}.role")
     content = neutral_parts(message.content, f"{place}.content", skipped)
+    if role == "system":
+        content = without_volatile_parts(content)
     if role == "assistant":
         turns.say(content, place)
     else:
@@ -240,11 +254,10 @@ def _add_message(message: MessageItem, turns: _Turns, place: str, skipped: Skipp
 def _tool_message(each: InputItem, skipped: Skipped) -> wire.Message:
     item = converted(each.item, OutputItem, each.field)
     output = item.output if item.output is not None else item.tools
-    if each.kind == "tool_search_output" or not isinstance(output, str | list | None):
-        check_depth(output, each.field)
-        output = msgspec.json.encode(output).decode()
+    if each.kind == "tool_search_output" and output is not None:
+        output = json_of(output)
     return wire.Message(
         role="tool",
-        content=neutral_parts(output, f"{each.field}.output", skipped),
+        content=result_parts(output, f"{each.field}.output", skipped),
         tool_call_id=item.call_id or item.id,
     )

@@ -30,18 +30,6 @@ class OutputItems:
         """Every item that is whole, as the client gets it, in their order."""
         return [item.whole for item in self._all if item.whole is not None]
 
-    @property
-    def text(self) -> str:
-        return "".join(item.text for item in self._all if isinstance(item, MessageItem))
-
-    @property
-    def reasoning(self) -> str:
-        return "\n\n".join(item.text for item in self._all if isinstance(item, ReasoningItem))
-
-    @property
-    def calls(self) -> list[CallItem]:
-        return [item for item in self._all if isinstance(item, CallItem)]
-
     def add(self, event: wire.AnyEvent) -> list[Event]:
         """What to tell the client. After Finished every item is whole."""
         match event:

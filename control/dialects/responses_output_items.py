@@ -9,8 +9,7 @@ told as a summary: that is what most clients show. Source: OpenAI's SDKs, ai-sdk
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-import msgspec
-
+from control.dialects.calls import whole_arguments
 from control.dialects.custom_input import CustomInput
 from control.dialects.logprobs import token_logprob
 from control.dialects.responses_tools import Origin
@@ -121,20 +120,15 @@ class ReasoningItem(WordsItem):
 class CallItem(OutputItem):
     """A call of a function, or of a custom tool: that one's text is taken out of the arguments that the model writes.
 
-    `arguments` is what the model wrote. A function without any gets `{}`: clients and templates read them as JSON.
+    What was cut off is told as it was written, be it nothing: a client that looks can tell.
     """
 
     def __init__(self, item_id: Callable[[str], str], index: int, begin: wire.ToolCallBegin, origin: Origin) -> None:
         super().__init__(item_id("fc" if origin.kind == "function" else "ctc"), index)
         self.call_id = begin.id
-        self.flat_name = begin.name
         self._origin = origin
         self._custom = CustomInput() if origin.kind == "custom" else None
         self._arguments: list[str] = []
-
-    @property
-    def arguments(self) -> str:
-        return "".join(self._arguments)
 
     def open(self) -> list[Event]:
         return [self._added(self._item("in_progress"))]
@@ -144,8 +138,7 @@ class CallItem(OutputItem):
         return self._delta(arguments if self._custom is None else self._custom.feed(arguments))
 
     def close(self) -> list[Event]:
-        # What was cut off is the beginning of a JSON text: a client that looks can tell.
-        status: Status = "completed" if _is_json(self.arguments) else "incomplete"
+        status: Status = "incomplete" if whole_arguments("".join(self._arguments)) is None else "completed"
         if self._custom is not None:
             rest = self._custom.finish()
             return [
@@ -153,9 +146,8 @@ class CallItem(OutputItem):
                 self._event("custom_tool_call_input.done", input=self.text),
                 self._done(self._item(status)),
             ]
-        missing = self._delta("{}") if not self.text.strip() else []
         done = self._event("function_call_arguments.done", name=self._origin.name, arguments=self.text)
-        return [*missing, done, self._done(self._item(status))]
+        return [done, self._done(self._item(status))]
 
     def _delta(self, text: str) -> list[Event]:
         if not text:
@@ -177,13 +169,3 @@ class CallItem(OutputItem):
         if self._origin.namespace is not None:
             item["namespace"] = self._origin.namespace
         return item
-
-
-def _is_json(arguments: str) -> bool:
-    if not arguments.strip():
-        return True
-    try:
-        msgspec.json.decode(arguments)
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    return True

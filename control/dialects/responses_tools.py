@@ -14,8 +14,15 @@ import msgspec
 
 from control.dialects.decoding import converted
 from control.dialects.limits import TOOLS_LIMIT, check_number
-from control.dialects.skipped import Skipped
-from control.dialects.tools import Name, custom_tool, function_tool
+from control.dialects.skipped import SAME_NAME, Skipped
+from control.dialects.tools import (
+    Name,
+    custom_tool,
+    function_tool,
+    none_to_call,
+    not_among_the_tools,
+    plain_choice,
+)
 from control.errors import InvalidRequest
 from engine import wire
 
@@ -84,6 +91,7 @@ def neutral_tools(raw: Sequence[RawTool], choice: object, skipped: Skipped, *, i
     for each in placed:
         identity = (each.origin.name, each.origin.namespace)
         if identity in flats:
+            skipped.add("tool", SAME_NAME)
             continue
         flat = each.origin.name if each.origin.namespace is None else _free_name(each.origin, plain | origins.keys())
         tools.append(msgspec.structs.replace(each.tool, name=flat))
@@ -154,7 +162,7 @@ def _free_name(origin: Origin, taken: Set[str]) -> str:
 
 def _chosen(known: NeutralTools, choice: object, skipped: Skipped) -> NeutralTools:
     chosen = known
-    match choice:
+    match plain_choice(choice):
         case None | "auto":
             pass
         case "none" | "required" as mode:
@@ -167,13 +175,15 @@ def _chosen(known: NeutralTools, choice: object, skipped: Skipped) -> NeutralToo
             )
         case {"type": "function" | "custom"}:
             chosen = _with_mode(known, "named", _named(choice, "tool_choice.name", known))
+        case {"type": str(kind)} if kind != "allowed_tools":
+            raise not_among_the_tools(kind, "tool_choice")
         case _:
             raise InvalidRequest(
                 "tool_choice is auto, none, required, a function or custom tool by name, or allowed_tools.",
                 param="tool_choice",
             )
     if chosen.choice.mode == "required" and not chosen.tools:
-        raise InvalidRequest("tool_choice required needs a tool that is supported here.", param="tool_choice")
+        raise none_to_call()
     return chosen
 
 
@@ -203,4 +213,4 @@ def _named(choice: Any, place: str, known: NeutralTools) -> str:
     for flat, origin in known.origins.items():
         if origin.name == name and namespace in (None, origin.namespace):
             return flat
-    raise InvalidRequest(f"tool_choice names {name!r}, which is not among the tools.", param=place)
+    raise not_among_the_tools(name, place)

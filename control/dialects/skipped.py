@@ -1,4 +1,4 @@
-"""What was left out of a request because nobody here knows its type: one line in the log says so, by type.
+"""What was left out of a request, mostly because nobody here knows its type: one line in the log says so, by type.
 
 It decides nothing: what a model cannot go on without is refused where it is found.
 """
@@ -11,6 +11,8 @@ logger = logging.getLogger(__name__)
 
 # A client has a handful of them; a request made of nothing else shall not fill the log.
 KINDS_LIMIT: Final = 20
+# A second tool with the name of another: the model could not tell them apart, so the first is the one.
+SAME_NAME: Final = "same_name"
 # What stands where a type should be may be anything, a secret too.
 _PLAIN: Final = re.compile(r"[A-Za-z0-9_.-]{1,40}")
 
@@ -27,4 +29,4 @@ class Skipped:
 
     def log(self, request_id: str) -> None:
         if self.kinds:
-            logger.info("unknown types left out id=%s kinds=%s", request_id, ",".join(sorted(self.kinds)))
+            logger.info("left out of the request id=%s kinds=%s", request_id, ",".join(sorted(self.kinds)))

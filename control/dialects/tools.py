@@ -1,7 +1,8 @@
 """Tools as OpenAI's clients send them, to the functions that the model sees.
 
-It decides nothing on which of them may be called. To the model a custom tool, which takes plain text, is a function
-with one text (`custom_input` gets it back); its grammar is only words for the model, the engine does not enforce it.
+It decides nothing on which of them may be called, but says what all dialects say of a choice. To the model a custom
+tool, which takes plain text, is a function with one text (`custom_input` gets it back); its grammar is only words for
+the model, the engine does not enforce it.
 """
 
 from typing import Annotated, Any, Final
@@ -10,6 +11,7 @@ import msgspec
 
 from control.dialects.decoding import converted
 from control.dialects.nesting import check_depth
+from control.errors import InvalidRequest
 from engine import wire
 
 Name = Annotated[str, msgspec.Meta(min_length=1)]
@@ -60,6 +62,24 @@ def custom_tool(written: object, field: str) -> wire.Tool:
 def is_strict(strict: object) -> bool:
     """Some clients send it as text."""
     return strict in (True, "true")
+
+
+def plain_choice(choice: object) -> object:
+    """Some clients write `{"type": "auto"}` for `auto`, as Anthropic's do."""
+    match choice:
+        case {"type": "auto" | "none" | "required" as mode}:
+            return mode
+    return choice
+
+
+def none_to_call(why: str = "") -> InvalidRequest:
+    """Of a choice that requires a call: to go on without would be a lie."""
+    return InvalidRequest(f"A call is required, but no tool can be called.{why}", param="tool_choice")
+
+
+def not_among_the_tools(name: object, field: str, why: str = "") -> InvalidRequest:
+    """Of a tool that is chosen and was not sent, or was left out because only its maker can run it."""
+    return InvalidRequest(f"tool_choice names {name!r}, which is not among the tools.{why}", param=field)
 
 
 def _rules(form: object) -> str | None:

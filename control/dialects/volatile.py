@@ -7,15 +7,27 @@ that are left in the first user message.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Final
 
-_BILLING_HEADER: Final = re.compile(r"^x-anthropic-billing-header:.*\n?", re.IGNORECASE | re.MULTILINE)
+from engine import wire
+
+_BILLING_HEADER: Final = re.compile(r"^[ \t]*x-anthropic-billing-header:.*\n?", re.IGNORECASE | re.MULTILINE)
 _TOKENS_LEFT: Final = re.compile(r"^<total_tokens>[^<>\n]{0,80}</total_tokens>[ \t]*(?:\n|\Z)", re.MULTILINE)
 
 
 def without_volatile_headers(system_text: str) -> str:
     """Of a system text. Empty when there was nothing else: such a block is none."""
     return without_tokens_left(_BILLING_HEADER.sub("", system_text))
+
+
+def without_volatile_parts(parts: Iterable[wire.Part]) -> tuple[wire.Part, ...]:
+    """Of a system message: without the parts that are empty then."""
+    known = (
+        part if isinstance(part, wire.ImagePart) else wire.TextPart(text=without_volatile_headers(part.text))
+        for part in parts
+    )
+    return tuple(part for part in known if isinstance(part, wire.ImagePart) or part.text)
 
 
 def without_tokens_left(text: str) -> str:

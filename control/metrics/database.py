@@ -3,6 +3,7 @@
 It holds no rows and answers no questions.
 """
 
+import contextlib
 import os
 import sqlite3
 from pathlib import Path
@@ -18,6 +19,10 @@ BUSY_TIMEOUT_S: Final = 5.0
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
 
+class DatabaseLost(SQLAlchemyError):
+    """The file was renamed or deleted, and another could not be made in its place yet."""
+
+
 def open_database(path: Path) -> Engine:
     """Create and migrate the file; the answer begins each transaction IMMEDIATE. Raises DatabaseUnusable."""
     try:
@@ -28,12 +33,28 @@ def open_database(path: Path) -> Engine:
         with engine.begin() as connection:
             _migrate(connection, path)
     except (OSError, sqlite3.Error, SQLAlchemyError) as error:
-        raise DatabaseUnusable(f"The database {path} cannot be used: {_cause(error)}.") from error
+        raise DatabaseUnusable(f"The database {path} cannot be used: {cause_of(error)}.") from error
     return engine
 
 
 def open_for_reading(path: Path) -> Engine:
     return _engine(path, begin="BEGIN", pragmas=("query_only = ON",))
+
+
+def put_aside(engine: Engine) -> None:
+    """Let go of a file that was renamed; what is not in it yet, but beside it, is put into it first."""
+    with contextlib.suppress(sqlite3.Error, SQLAlchemyError):
+        connection = engine.raw_connection()
+        try:
+            connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
+        finally:
+            connection.close()
+    engine.dispose()
+
+
+def cause_of(error: Exception) -> str:
+    """On one line, and without the statement and its values, which SQLAlchemy adds."""
+    return " ".join(str(getattr(error, "orig", None) or error).split())
 
 
 def _engine(path: Path, *, begin: str, pragmas: tuple[str, ...]) -> Engine:
@@ -81,7 +102,3 @@ def _revision(connection: Connection) -> str | None:
     if not inspect(connection).has_table("alembic_version"):
         return None
     return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
-
-
-def _cause(error: Exception) -> str:
-    return str(getattr(error, "orig", None) or error)

@@ -7,11 +7,13 @@ import asyncio
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Engine, and_, func, or_, select
 
 from control.metrics.local_day import local_midnight_s
+from control.metrics.opened_file import opened_at
 from control.metrics.tables import keys, requests
 from control.wire import KeyUsage, RequestRow, Today
 
@@ -26,6 +28,7 @@ class Questions:
     def __init__(self, engine: Engine, *, wall: Callable[[], float] = time.time) -> None:
         self._engine = engine
         self._wall = wall
+        self._file = opened_at(Path(engine.url.database or ""))
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metrics-reader")
 
     async def recent_requests(self, limit: int) -> tuple[RequestRow, ...]:
@@ -58,8 +61,18 @@ class Questions:
             return await asyncio.get_running_loop().run_in_executor(self._thread, self._answer, question)
 
     def _answer(self, question: Callable[[Connection], _Answer]) -> _Answer:
+        self._follow_file()
         with self._engine.begin() as connection:
             return question(connection)
+
+    def _follow_file(self) -> None:
+        """When the writer made another file, this is asked from now on; until then the old one still answers."""
+        if self._file.is_in_place():
+            return
+        found = opened_at(self._file.path)
+        if found.id is not None:
+            self._engine.dispose()
+            self._file = found
 
 
 def _totals(connection: Connection, since_s: float) -> Today:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from control.dialects.exchange import Encoder, HeartbeatMode
-from control.dialects.response_history import ResponseHistory
+from control.dialects.response_history import OwnHistory, ResponseHistory
 from control.dialects.responses import ResponsesExchange, parse_responses
 from engine import wire
 
@@ -117,15 +117,19 @@ def codex_body() -> dict[str, Any]:
     }
 
 
-def parsed(history: ResponseHistory | None = None, request_id: str = "r1", **fields: Any) -> ResponsesExchange:
+def own_history(**settings: Any) -> OwnHistory:
+    return ResponseHistory(**settings).of("key")
+
+
+def parsed(history: OwnHistory | None = None, request_id: str = "r1", **fields: Any) -> ResponsesExchange:
     """Of a small body with these fields; a field that is `...` is left out."""
     body = {"model": "demo", "input": "hello", **fields}
     content = json.dumps({name: value for name, value in body.items() if value is not ...}).encode()
-    return parse_responses(content, request_id, history=history or ResponseHistory(), wall=lambda: 1_700_000_000.9)
+    return parse_responses(content, request_id, history=history or own_history(), wall=lambda: 1_700_000_000.9)
 
 
 def streaming(
-    history: ResponseHistory | None = None,
+    history: OwnHistory | None = None,
     request_id: str = "r1",
     *,
     heartbeat: HeartbeatMode = "typed",
@@ -146,7 +150,7 @@ def played(encoder: Encoder, events: Sequence[wire.AnyEvent], *, reason: wire.Fi
 def whole_body(
     events: Sequence[wire.AnyEvent],
     *,
-    history: ResponseHistory | None = None,
+    history: OwnHistory | None = None,
     request_id: str = "r1",
     reason: wire.FinishReason = "stop",
     **fields: Any,

@@ -63,13 +63,12 @@ def test_a_tool_result_of_any_form_is_a_tool_message(block: dict[str, Any], expe
     assert (message.role, message.tool_call_id, texts(message)) == ("tool", "t", expected)
 
 
-def test_an_image_in_a_tool_result_reaches_the_model_beside_its_text():
+def test_an_image_in_a_tool_result_is_said_beside_its_text():
     image = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
 
     (message,) = neutral(("user", [result(content=[{"type": "text", "text": "shot"}, image], is_error=True)]))
 
-    assert texts(message) == ["Error: shot"]
-    assert isinstance(message.content[1], wire.ImagePart) and message.content[1].media_type == "image/png"
+    assert texts(message) == ["Error: shot", "[image: this model takes no images]"]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +101,6 @@ def test_an_image_that_is_not_in_the_body_is_refused(source: Any):
         ({"type": 7}, []),
         ({}, []),
         ({"type": "server_tool_use", "id": "s", "name": "web_search", "input": {"query": "q"}}, []),
-        ({"type": "container_upload", "file_id": "f"}, []),
         ({"type": "text", "text": ""}, []),
         (None, []),
         (

@@ -25,6 +25,7 @@ EVENTS: tuple[wire.AnyEvent, ...] = (
     wire.ToolCallDelta(index=0, arguments='"/tmp/ä"}'),
     wire.ToolCallEnd(index=0),
     wire.ToolCallBegin(index=1, id="call_b", name="Bash"),
+    wire.ToolCallDelta(index=1, arguments="{}"),
     wire.ToolCallEnd(index=1),
     FINISHED,
 )
@@ -196,12 +197,12 @@ def test_an_answer_of_nothing_has_one_empty_text(is_stream: bool):
     assert [(block.type, block.text) for block in message.content] == [("text", "")]
 
 
-def test_a_whole_answer_has_nothing_of_a_call_that_was_cut_off():
+def test_a_call_that_was_cut_off_is_no_input_of_its_tool_in_a_whole_answer():
     events = (*EVENTS[3:5], wire.ToolCallEnd(index=0), wire.Finished(reason="length"))
 
     message: Any = client(Server(events)).messages.create(**QUESTION)
 
-    assert (message.content[0].name, message.content[0].input) == ("Read", {})
+    assert (message.content[0].name, message.content[0].input) == ("Read", {"raw": '{"path": '})
     assert message.stop_reason == "max_tokens"
 
 

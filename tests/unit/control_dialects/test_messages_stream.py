@@ -124,10 +124,10 @@ def test_an_answer_of_nothing_is_an_empty_text():
     assert [(block["type"], block["value"]) for block in answer.blocks] == [("text", "")]
 
 
-def test_a_call_without_arguments_has_an_empty_object():
-    answer = checked(encoder().encode(events_of(*a_call(0, ""), reason="tool_calls")))
+def test_a_call_that_was_cut_off_before_its_arguments_is_given_none():
+    answer = checked(encoder().encode(events_of(*a_call(0, ""), reason="length")), is_cut_off=True)
 
-    assert answer.values("tool_use") == ["{}"]
+    assert answer.values("tool_use") == [""] and answer.stop_reason == "max_tokens"
 
 
 def test_a_call_that_was_cut_off_is_not_completed():

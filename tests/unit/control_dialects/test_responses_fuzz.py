@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from control.dialects.exchange import HEARTBEAT_MODES, HeartbeatMode
-from control.dialects.response_history import ResponseHistory
 from control.dialects.responses import parse_responses
 from control.errors import EngineDied, InvalidRequest, UnknownResponse
 from engine import wire
@@ -20,6 +19,7 @@ from tests.unit.control_dialects.responses_stage import (
     SHELL,
     USAGE,
     codex_body,
+    own_history,
     played,
     streaming,
     whole_body,
@@ -68,7 +68,7 @@ def mutated_bodies(draw: st.DrawFn) -> dict[str, Any]:
 @given(mutated_bodies())
 def test_a_body_of_codex_with_fields_dropped_nulled_or_added_is_taken_or_refused(body: dict[str, Any]):
     try:
-        exchange = parse_responses(json.dumps(body).encode(), "r1", history=ResponseHistory())
+        exchange = parse_responses(json.dumps(body).encode(), "r1", history=own_history())
     except (InvalidRequest, UnknownResponse) as refused:
         assert str(refused)
         return
@@ -85,7 +85,7 @@ def test_a_body_of_codex_with_fields_dropped_nulled_or_added_is_taken_or_refused
 @given(st.binary(max_size=200) | JSON.map(lambda value: json.dumps(value).encode()))
 def test_bytes_that_are_no_request_are_refused(body: bytes):
     try:
-        parse_responses(body, "r1", history=ResponseHistory())
+        parse_responses(body, "r1", history=own_history())
     except InvalidRequest as refused:
         assert str(refused)
 

@@ -35,7 +35,7 @@ class Answers:
     """Answers each request as the gateway would; heartbeats come at the start and in the midst."""
 
     def __init__(self) -> None:
-        self._history = ResponseHistory()
+        self._history = ResponseHistory().of("key")
         self._num_requests = 0
 
     def __call__(self, request: httpx2.Request) -> httpx2.Response:

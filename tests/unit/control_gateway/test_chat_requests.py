@@ -234,8 +234,6 @@ def test_effort_and_template_arguments_are_handed_on():
         ({"messages": [{"content": "x"}]}, "messages[0].role"),
         ({"messages": [{"role": "boss", "content": "x"}]}, "messages[0].role"),
         ({"messages": [{"role": "user", "content": 3}]}, "messages[0].content"),
-        ({"messages": [{"role": "assistant", "function_call": {}}]}, "messages[0].function_call.name"),
-        ({"messages": [{"role": "assistant", "tool_calls": [{"id": "c"}]}]}, "messages[0].tool_calls[0].function"),
         ({"model": 3}, "model"),
         ({"model": None}, "model"),
         ({"stream": "yes"}, "stream"),

@@ -53,6 +53,69 @@ def test_join_tells_the_position_and_0_when_admitted_at_once():
     assert positions == [0, 1, 2]
 
 
+def test_a_ticket_that_is_not_ready_keeps_its_place_and_lets_the_others_pass():
+    line = opened(1)
+    first, second, third = Ticket("a"), Ticket("b"), Ticket("c")
+    line.join(first, is_ready=False)
+    line.join(second)
+    line.join(third)
+
+    before = (names(line.running), names(line.waiting), line.position(first))
+    line.ready(first)
+    line.leave(second)
+
+    assert before == (["b"], ["a", "c"], 1)
+    assert names(line.running) == ["a"]
+
+
+def test_a_ticket_that_becomes_ready_is_admitted_when_there_is_room():
+    line = opened(1)
+    ticket = Ticket("a")
+
+    position = line.join(ticket, is_ready=False)
+    line.ready(ticket)
+
+    assert position == 1
+    assert ticket.admitted.is_set()
+
+
+def test_tickets_that_are_not_ready_fill_the_line():
+    line = opened(4, limit=2)
+    for name in "ab":
+        line.join(Ticket(name), is_ready=False)
+
+    with pytest.raises(LineFull):
+        line.join(Ticket("c"))
+
+
+def test_batch_that_is_not_ready_is_not_overtaken():
+    line = opened(1)
+    unready = Ticket("batch", "batch")
+    line.join(unready, is_ready=False)
+
+    for number in range(2 * OVERTAKEN_LIMIT):
+        ticket = Ticket(str(number))
+        line.join(ticket)
+        line.leave(ticket)
+
+    assert unready.overtaken == 0
+
+
+def test_why_those_that_waited_were_turned_away_is_known_until_somebody_may_wait_again():
+    line = Line()
+    reasons = [line.refusal]
+    error = EngineStopped()
+    line.turn_away_waiting(error)
+    reasons.append(line.refusal)
+    line.hold()
+    reasons.append(line.refusal)
+    line.turn_away_waiting(error)
+    line.open()
+    reasons.append(line.refusal)
+
+    assert reasons == [None, error, None, None]
+
+
 def test_a_new_line_is_held_until_it_is_opened():
     line = Line(2)
     first, second = joined(line, "a", "b")
@@ -250,19 +313,24 @@ class RandomLine(RuleBasedStateMachine):
         self.running_before: set[Ticket] = set()
         self.count = 0
 
-    @rule(target=tickets, request_class=st.sampled_from(["interactive", "batch"]))
-    def join(self, request_class):
+    @rule(target=tickets, request_class=st.sampled_from(["interactive", "batch"]), is_ready=st.booleans())
+    def join(self, request_class, is_ready):
         ticket = Ticket(str(self.count), request_class)
         self.count += 1
         is_full = len(self.line.waiting) >= 6
         try:
-            self.line.join(ticket)
+            self.line.join(ticket, is_ready=is_ready)
         except LineFull:
             assert is_full
         else:
             assert not is_full
             self.present.add(ticket)
         return ticket
+
+    @rule(ticket=tickets)
+    def make_ready(self, ticket):
+        if ticket in self.present:
+            self.line.ready(ticket)
 
     @rule(ticket=consumes(tickets))
     def leave(self, ticket):
@@ -294,7 +362,7 @@ class RandomLine(RuleBasedStateMachine):
 
     @invariant()
     def who_is_admitted_runs_and_who_waits_is_not(self):
-        assert all(ticket.admitted.is_set() for ticket in self.line.running)
+        assert all(ticket.admitted.is_set() and ticket.is_ready for ticket in self.line.running)
         assert not any(ticket.admitted.is_set() for ticket in self.line.waiting)
 
     @invariant()
@@ -311,7 +379,7 @@ class RandomLine(RuleBasedStateMachine):
     @invariant()
     def nobody_waits_who_could_go(self):
         if self.line.is_open and len(self.line.running) < self.line.concurrency:
-            assert all(ticket.request_class == "batch" for ticket in self.line.waiting)
+            assert all(ticket.request_class == "batch" for ticket in self.line.waiting if ticket.is_ready)
 
     @invariant()
     def interactive_tickets_stand_in_order_of_arrival_and_positions_count_from_one(self):

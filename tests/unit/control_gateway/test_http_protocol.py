@@ -1,8 +1,7 @@
-"""Clients on raw sockets: those that stop reading, send too early, speak HTTP/1.0, or no HTTP."""
+"""Clients on raw sockets: that stop reading, send too early or not enough, are too many, speak HTTP/1.0 or no HTTP."""
 
 import asyncio
 import contextlib
-import socket
 import time
 
 import msgspec
@@ -12,8 +11,16 @@ from control.http_protocol import HttpProtocol
 from engine import wire
 from tests.unit.control_gateway.gateway_scripts import in_decode, reached
 from tests.unit.control_gateway.gateway_stage import FINISHED, accepted, chat_body, eventually, says, staged
+from tests.unit.control_gateway.raw_clients import (
+    PATH,
+    asked,
+    connected,
+    head_of,
+    read_one_answer,
+    read_to_the_end,
+    sent,
+)
 
-PATH = "/v1/chat/completions"
 LONG = "a" * 200_000
 
 
@@ -29,40 +36,6 @@ async def never_ends(request):
     while True:
         yield [wire.TextDelta(text=LONG)]
         await asyncio.sleep(0)
-
-
-def asked(stage, *, version="1.1", **fields) -> bytes:
-    body = msgspec.json.encode(chat_body(**fields))
-    head = f"POST {PATH} HTTP/{version}\r\nHost: 127.0.0.1:{stage.port}\r\nx-api-key: {stage.key}\r\n"
-    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
-
-
-@contextlib.asynccontextmanager
-async def connected(stage, *, num_buffered_bytes=None):
-    """A socket that reads only when it is told to; `num_buffered_bytes` of the answer, the kernel reads by itself."""
-    client = socket.socket()
-    client.setblocking(False)
-    if num_buffered_bytes is not None:
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, num_buffered_bytes)
-    with client:
-        await asyncio.get_running_loop().sock_connect(client, ("127.0.0.1", stage.port))
-        yield client
-
-
-async def sent(client, data: bytes) -> None:
-    await asyncio.get_running_loop().sock_sendall(client, data)
-
-
-async def read_to_the_end(client, *, num_slow_bytes=0) -> tuple[bytes, bytes]:
-    """Head and body; the first bytes at about a megabyte a second."""
-    received = bytearray()
-    async with asyncio.timeout(20):
-        while chunk := await asyncio.get_running_loop().sock_recv(client, 65536):
-            received += chunk
-            if len(received) < num_slow_bytes:
-                await asyncio.sleep(0.003)
-    head, _, body = bytes(received).partition(b"\r\n\r\n")
-    return head.lower(), body
 
 
 # --- A client that stops reading ---
@@ -147,10 +120,8 @@ async def test_one_request_after_another_goes_over_one_connection(tmp_path):
     async with staged(tmp_path) as stage, connected(stage) as client:
         for _ in range(3):
             await sent(client, asked(stage))
-            answer = b""
-            while not answer.endswith(b"}}}"):
-                answer += await asyncio.get_running_loop().sock_recv(client, 65536)
-            assert answer.startswith(b"HTTP/1.1 200 ")
+            head, _ = await read_one_answer(client)
+            assert head.startswith(b"http/1.1 200 ")
 
     assert len(stage.engine.received) == 3
 
@@ -194,3 +165,82 @@ async def test_what_is_no_http_is_refused_in_the_apis_shape(tmp_path, said):
     assert b"content-type: application/json" in head
     assert b"x-request-id: " in head
     assert (error["code"], error["type"]) == ("invalid_request", "invalid_request_error")
+
+
+# --- A client that does not say what it wants, and one too many ---
+
+
+@pytest.mark.parametrize("said", [b"", b"\r\n", b"POST /v1/chat", b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"])
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_client_that_never_finishes_its_headers_is_cut_off(tmp_path, said, is_first):
+    async with staged(tmp_path, http=protocol(head_limit_s=0.1)) as stage, connected(stage) as client:
+        if not is_first:
+            await sent(client, asked(stage))
+            await read_one_answer(client)
+        await sent(client, said)
+
+        await eventually(lambda: not stage.connections, within_s=1 if said or is_first else 8)
+
+
+async def test_a_body_that_takes_longer_than_headers_may_is_read(tmp_path):
+    async with staged(tmp_path, http=protocol(head_limit_s=0.1)) as stage, connected(stage) as client:
+        whole = asked(stage)
+        await sent(client, whole[:-9])
+        await asyncio.sleep(0.2)
+        await sent(client, whole[-9:])
+        head, _ = await read_one_answer(client)
+
+    assert head.startswith(b"http/1.1 200 ")
+
+
+async def test_one_client_too_many_is_told_and_the_others_are_served(tmp_path):
+    async with staged(tmp_path, http=protocol(connection_limit=2)) as stage:
+        async with connected(stage) as first, connected(stage) as second:
+            await eventually(lambda: len(stage.connections) == 2)
+            async with connected(stage) as third, connected(stage) as fourth:
+                await sent(third, asked(stage))
+                told, body = await read_to_the_end(third)
+                await sent(fourth, head_of(stage, path="/v1/messages"))
+                _, as_anthropic = await read_to_the_end(fourth)
+            answers = []
+            for client in (first, second):
+                await sent(client, asked(stage))
+                answers.append(await read_one_answer(client))
+            await eventually(lambda: len(stage.connections) == 2)
+        await eventually(lambda: len(stage.connections) == 0)
+        after = await stage.client.post(PATH, json=chat_body())
+
+    assert told.startswith(b"http/1.1 429 ")
+    assert b"connection: close" in told and b"retry-after: 10" in told and b"\r\nrequest-id: " in told
+    assert msgspec.json.decode(body)["error"]["code"] == "rate_limit_exceeded"
+    assert msgspec.json.decode(as_anthropic)["error"]["type"] == "rate_limit_error"
+    assert [head[:13] for head, _ in answers] == [b"http/1.1 200 "] * 2
+    assert after.status_code == 200
+
+
+async def test_far_too_many_clients_hold_nothing_open(tmp_path, monkeypatch):
+    monkeypatch.setattr("control.http_protocol.TOLD_LIMIT", 1)
+    async with staged(tmp_path, http=protocol(connection_limit=1)) as stage, connected(stage), connected(stage):
+        await eventually(lambda: len(stage.connections) == 2)
+        async with connected(stage) as one_more:
+            got = await read_to_the_end(one_more)
+        num_open = len(stage.connections)
+
+    assert got == (b"", b"")
+    assert num_open == 2
+
+
+# --- The end of the server ---
+
+
+async def test_a_client_that_is_there_when_the_server_has_ended_is_cut_without_an_answer_or_a_trace(tmp_path, caplog):
+    async with contextlib.AsyncExitStack() as clients:
+        async with staged(tmp_path) as stage:
+            stage.line.hold()
+            client = await clients.enter_async_context(connected(stage))
+            await sent(client, asked(stage))
+            await eventually(lambda: len(stage.line.waiting) == 1)
+        got = await read_to_the_end(client)
+
+    assert got == (b"", b"")
+    assert "Exception in ASGI application" not in caplog.text

@@ -52,14 +52,28 @@ async def test_our_own_mistake_is_a_500_that_tells_nothing_and_has_a_row(stage, 
     assert [(row.outcome, row.error_code) for row in await stage.rows()] == [("failed", "internal_error")]
 
 
-async def test_serving_goes_on_when_the_database_fails_and_the_loss_is_counted(stage, caplog):
+async def test_serving_goes_on_when_the_database_fails_and_the_loss_is_counted_at_the_end(stage, caplog):
     await stage.writer.write(lambda connection: connection.exec_driver_sql("DROP TABLE requests"))
 
     answer = await stage.client.post(PATH, json=chat_body())
 
     assert answer.status_code == 200
-    await eventually(lambda: "request row lost" in caplog.text)
+    await eventually(lambda: "request rows not written waiting=1 lost=0" in caplog.text)
+    stage.writer.close()
     assert stage.writer.losses == 1
+
+
+async def test_names_that_a_client_sent_make_no_line_of_their_own_in_the_log(stage, caplog):
+    caplog.set_level(logging.DEBUG)
+    forged = "\nERROR forged"
+
+    answer = await stage.client.post(PATH, json=chat_body(model=f"claude-x{forged}"))
+    packed = await stage.client.post(PATH, json=chat_body(), headers={"content-encoding": "zip%0aERROR forged"})
+    nowhere = await stage.client.get("/v1/nowhere%0aERROR forged")
+
+    assert (answer.status_code, packed.status_code, nowhere.status_code) == (200, 415, 404)
+    assert "request completed" in caplog.text
+    assert not any(record.getMessage().count(forged) for record in caplog.records)
 
 
 async def test_neither_keys_nor_texts_are_logged(stage, caplog):

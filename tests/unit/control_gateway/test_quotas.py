@@ -1,6 +1,7 @@
 """The limits of a key: what is counted, what is refused and for how long, and that nothing is counted twice."""
 
 import asyncio
+import re
 
 import pytest
 from hypothesis import given
@@ -21,6 +22,11 @@ from tests.unit.control_gateway.gateway_stage import (
 )
 
 PATH = "/v1/chat/completions"
+# What opencode and others take for a prompt that is too long, as far as a refusal could say it.
+OVERFLOW = re.compile(
+    "too long|too many tokens|token limit|exceed|context|maximum|reduce the length|too large|greater than",
+    re.IGNORECASE,
+)
 MIDNIGHT = local_midnight_s(1_796_000_000.0)
 
 
@@ -54,7 +60,7 @@ def test_one_more_in_flight_than_allowed_may_come_again_in_a_second():
     quotas = Quotas(wall=Clock())
     first, _second = quotas.enter(key(max_in_flight=2)), quotas.enter(key(max_in_flight=2))
 
-    with pytest.raises(KeyLimitReached, match="'key1' may have 2 requests in flight") as caught:
+    with pytest.raises(KeyLimitReached, match="'key1' may have 2 requests in flight, and has 2") as caught:
         quotas.enter(key(max_in_flight=2))
     ended(quotas, first)
     quotas.enter(key(max_in_flight=2))
@@ -68,7 +74,7 @@ def test_the_requests_of_a_day_come_again_after_midnight():
     quotas = Quotas(wall=clock)
     ended(quotas, quotas.enter(key(requests_per_day=1)))
 
-    with pytest.raises(KeyLimitReached, match="1 requests of today") as caught:
+    with pytest.raises(KeyLimitReached, match="'key1' has made its 1 request of today; the next day") as caught:
         quotas.enter(key(requests_per_day=1))
     clock.now_s += 90.5
     quotas.enter(key(requests_per_day=1))
@@ -84,7 +90,7 @@ def test_tokens_are_known_at_the_end_and_the_next_request_is_refused():
     third = quotas.enter(key(tokens_per_day=100))
     ended(quotas, second, tokens=50)
 
-    with pytest.raises(KeyLimitReached, match="allowance of 100") as caught:
+    with pytest.raises(KeyLimitReached, match="'key1' has used its 100 tokens of today; the next day") as caught:
         quotas.enter(key(tokens_per_day=100))
     ended(quotas, third, tokens=1)
 
@@ -98,7 +104,19 @@ def test_what_clients_take_for_an_overflow_is_not_in_a_refusal():
     for limits in ({"requests_per_day": 1}, {"tokens_per_day": 1}):
         with pytest.raises(KeyLimitReached) as caught:
             quotas.enter(key(**limits))
-        assert "token" not in str(caught.value)
+        assert OVERFLOW.search(str(caught.value)) is None
+
+
+def test_a_limit_of_one_is_told_in_the_singular():
+    quotas = Quotas({1: KeyUsage(tokens=1)}, wall=Clock())
+    quotas.enter(key())
+
+    for limit, sentence in (
+        ("max_in_flight", "may have 1 request in flight, and has 1."),
+        ("tokens_per_day", "1 token of"),
+    ):
+        with pytest.raises(KeyLimitReached, match=sentence):
+            quotas.enter(key(**{limit: 1}))
 
 
 def test_a_request_that_was_turned_away_counts_as_nothing():

@@ -7,6 +7,7 @@ import asyncio
 import msgspec
 
 from control.admin_errors import ModelRefused
+from control.command_errors import HomeUnusable
 from control.ending import Ending
 from control.engine_process import Adopted
 from control.errors import EngineGone, EngineLingers, EngineRefused
@@ -33,6 +34,7 @@ class PuppetEngine:
         self.says = status()
         self.lingers = False
         self.cannot_start: Exception | None = None
+        self.disk_is_full = False
         self.adoptable: Adopted | None = None
         self.answers_at_once = True
         self.was_stuck = False
@@ -44,7 +46,12 @@ class PuppetEngine:
     def is_running(self) -> bool:
         return self.record is not None
 
+    def require_startable(self) -> None:
+        if self.disk_is_full:
+            raise HomeUnusable("secrets/engine.json can't be written: No space left on device.")
+
     def spawn(self, wanted: Wanted) -> None:
+        self.require_startable()
         if self.lingers:
             raise EngineLingers("an engine of an earlier start is still there")
         if self.cannot_start is not None:

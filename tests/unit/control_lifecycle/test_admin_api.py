@@ -1,5 +1,6 @@
 """The admin API by HTTP: who may ask, what is refused with which sentence, and that orders reach those they are for."""
 
+import sqlite3
 from types import SimpleNamespace
 
 import httpx
@@ -67,9 +68,26 @@ async def api(tmp_path):
     async with httpx.AsyncClient(
         transport=transport, base_url=f"http://127.0.0.1:{PORT}", headers=AUTHORISED
     ) as client:
-        yield SimpleNamespace(client=client, scene=scene, settings=settings, keys=keys, quotas=quotas, aliases=aliases)
+        yield SimpleNamespace(
+            client=client,
+            scene=scene,
+            settings=settings,
+            keys=keys,
+            quotas=quotas,
+            aliases=aliases,
+            writer=writer,
+            database=tmp_path / "splash.db",
+        )
     writer.close()
     questions.close()
+
+
+async def does_not_write(job):
+    raise OperationalError("INSERT of secret values", None, sqlite3.OperationalError("database is locked"))
+
+
+def heartbeats_of(answer: httpx.Response) -> dict[str, str]:
+    return msgspec.json.decode(answer.content, type=wire.HeartbeatSettings).modes
 
 
 def error_of(answer: httpx.Response) -> wire.AdminError:
@@ -208,15 +226,20 @@ async def test_a_wrong_concurrency_is_refused_and_nothing_changes(api, body):
     assert api.scene.line.concurrency == 2
 
 
-async def test_an_order_that_the_database_does_not_take_is_answered_with_that(api, monkeypatch):
-    async def put(name, value):
-        raise OperationalError("database is locked", None, Exception())
+async def test_a_setting_that_the_database_does_not_take_is_answered_with_that_and_not_in_force(api, monkeypatch):
+    before = heartbeats_of(await api.client.get(wire.HEARTBEATS))
+    monkeypatch.setattr(api.writer, "write", does_not_write)
 
-    monkeypatch.setattr(api.settings, "put", put)
+    answers = [
+        await api.client.post(wire.CONCURRENCY, content=b'{"concurrency": 3}'),
+        await api.client.put(wire.ALIASES, content=b'{"aliases": []}'),
+        await api.client.put(wire.HEARTBEATS, content=b'{"modes": {"messages": "ping"}}'),
+    ]
 
-    answer = await api.client.post(wire.CONCURRENCY, content=b'{"concurrency": 3}')
-
-    assert (answer.status_code, error_of(answer).code) == (503, "database_unusable")
+    assert [(each.status_code, error_of(each).code) for each in answers] == [(503, "database_unusable")] * 3
+    assert (api.scene.line.concurrency, api.aliases.list()) == (2, DEFAULT_ALIASES)
+    assert heartbeats_of(await api.client.get(wire.HEARTBEATS)) == before
+    assert [api.settings.get(name, object) for name in ("concurrency", "aliases", "heartbeats")] == [None] * 3
 
 
 async def test_a_key_is_made_listed_without_itself_and_revoked(api):
@@ -306,18 +329,6 @@ async def test_aliases_are_listed_replaced_at_once_and_kept_for_the_next_start(a
     assert before.aliases == DEFAULT_ALIASES
     assert msgspec.json.decode(answer.content, type=wire.AliasList).aliases == wanted
     assert api.aliases.list() == stored_aliases(api.settings) == wanted
-
-
-async def test_aliases_that_the_database_does_not_take_are_not_in_force(api, monkeypatch):
-    async def put(name, value):
-        raise OperationalError("database is locked", None, Exception())
-
-    monkeypatch.setattr(api.settings, "put", put)
-
-    answer = await api.client.put(wire.ALIASES, content=b'{"aliases": []}')
-
-    assert answer.status_code == 503
-    assert api.aliases.list() == DEFAULT_ALIASES
 
 
 async def test_heartbeats_are_listed_and_changed_one_by_one(api):

@@ -5,6 +5,7 @@ import signal
 from importlib.metadata import version
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from control.cli.admin_client import AdminClient
@@ -12,8 +13,9 @@ from control.cli.app import app
 from control.cli.cache import sentence
 from control.cli.load_options import Given, load_request
 from control.cli.load_progress import _what_happens
-from control.cli.models import print_models
+from control.cli.models import _row, print_models
 from control.cli.places import Place, running_control
+from control.cli.sizes import size_text
 from control.cli.status import _cache, facts, is_running, status, table
 from control.cli.tables import print_table
 from control.cli.up import wait_until_loaded
@@ -21,6 +23,12 @@ from control.command_errors import CommandFailed, NotAnswering, NotRunning, Star
 from control.config import Settings
 from control.home import Home
 from control.wire import CacheCleared, CacheStatus, EngineView, LoadRequest, ModelOnDisk
+from engine.memory_text import size_text as engine_size_text
+
+QUITTING = [
+    ("quitting", "1 request runs to the end first; it goes on by itself"),
+    ("requests", "2 requests wait"),
+]
 
 
 @pytest.fixture
@@ -138,6 +146,43 @@ def test_the_status_names_the_self_tests_that_did_not_pass():
 
 
 @pytest.mark.parametrize(
+    ("control", "engine", "said"),
+    [
+        ({"quitting": True}, {"state": "draining", "running": 1, "waiting": 2}, QUITTING),
+        (
+            {},
+            {"state": "draining", "running": 2},
+            [("draining", "2 requests run to the end first; it goes on by itself")],
+        ),
+        ({"quitting": True}, {"state": "stopping", "running": 0}, [("quitting", "it goes on by itself")]),
+        ({}, {"state": "ready", "running": 4, "waiting": 1}, [("requests", "1 request waits")]),
+        (
+            {},
+            {"state": "unloaded", "waiting": 2},
+            [("requests", "2 requests wait; `splash load MODEL` lets them go on")],
+        ),
+        ({}, {"state": "unloaded", "waiting": 0}, []),
+    ],
+)
+def test_the_status_tells_of_requests_that_something_waits_for_and_of_those_that_wait(control, engine, said):
+    assert facts({"control": control, "engine": engine}) == said
+
+
+@pytest.mark.parametrize(
+    ("console", "hint"),
+    [
+        ("running", "`splash up` brings control back; what else runs goes on"),
+        ("stopped", "`splash up` starts it"),
+    ],
+)
+def test_without_control_splash_does_not_run_and_how_to_start_it_is_said(console, hint):
+    report = {"control": {"state": "stale"}, "webui": {"state": console}, "engine": {"state": "stopped"}}
+
+    assert not is_running(report)
+    assert facts(report) == [("hint", hint)]
+
+
+@pytest.mark.parametrize(
     ("kv_bits", "text"),
     [
         (8, "context 65,536 tokens, kept in 8 bits; longest gap 250 ms, share of running streams 0.25"),
@@ -192,6 +237,14 @@ def test_the_name_of_a_model_is_whole_at_any_width(columns, monkeypatch, capsys,
     shown = capsys.readouterr().out
     assert MODEL.name in shown and MODEL.path in shown
     assert ("┃" in shown) is (columns == 300)
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "text"), [(3 * 2**29, "1.5 GiB"), (8_700_000, "8 MiB"), (5000, "5 KiB"), (2**40, "1,024.0 GiB")]
+)
+def test_sizes_and_words_of_models_are_those_of_the_engines_program(num_bytes, text):
+    assert size_text(num_bytes) == engine_size_text(num_bytes) == text
+    assert _row(msgspec.structs.replace(MODEL, quantization=None))[2] == "not quantised"
 
 
 def test_the_version_is_printed(capsys):

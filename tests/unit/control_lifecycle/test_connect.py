@@ -13,12 +13,13 @@ from typer.testing import CliRunner
 from control.cli import connect as command
 from control.cli.connect import Order, connected, instructions, remarks, report
 from control.command_errors import CommandFailed, UsageWrong
-from control.connections.clients import CLIENTS, ClientName
+from control.connections.clients import CLIENTS
 from control.connections.merging import ConfigUnusable
 from control.wire import CreatedKey, KeyView
 
 API = "http://127.0.0.1:8888/v1"
 CONTEXT = 65_536
+COMMENTED = "has comments or spare commas, which can't be kept; add what `splash connect opencode` prints by hand"
 
 
 class Admin:
@@ -39,12 +40,13 @@ class Admin:
 
     def new_key(self, name, request_class):
         number = len(self.views) + 1
-        view = KeyView(id=number, name=name, request_class=request_class, hint="", created_at_s=0.0)
+        view = KeyView(id=number, name=name, request_class=request_class, hint=f"sk-splash-…{number}", created_at_s=0.0)
         self.views.append(view)
         return CreatedKey(key=f"sk-splash-{number}", view=view)
 
     def revoke_key(self, key_id):
         self.views[key_id - 1] = msgspec.structs.replace(self.views[key_id - 1], revoked_at_s=1.0)
+        return self.views[key_id - 1]
 
     def active(self):
         return [view.name for view in self.views if view.revoked_at_s is None]
@@ -67,10 +69,6 @@ def backups(folder):
     return sorted(folder.glob("*.before-splash-*"))
 
 
-def test_every_name_that_can_be_typed_is_a_client():
-    assert set(ClientName.__args__) == set(CLIENTS)
-
-
 def test_a_client_gets_a_key_that_is_called_after_it(home):
     admin = Admin()
 
@@ -79,7 +77,7 @@ def test_a_client_gets_a_key_that_is_called_after_it(home):
     assert admin.active() == ["claude"]
     assert done.connection.key == "sk-splash-1"
     assert "export ANTHROPIC_AUTH_TOKEN=sk-splash-1" in instructions(done).splitlines()
-    assert 'The key is called "claude".' in remarks(done)
+    assert 'The key is new, and called "claude".' in remarks(done)
 
 
 def test_a_second_machine_gets_a_second_key_and_the_first_goes_on_to_work(home):
@@ -139,7 +137,41 @@ def test_writing_twice_keeps_the_key_and_changes_nothing(home, name):
     assert (second.key_name, second.written.is_changed) == (None, False)
     assert second.connection == first.connection
     assert backups(second.path.parent) == []
-    assert "The key in it is kept." in remarks(second)
+    assert f'The key in it, "{name}", is kept.' in remarks(second)
+
+
+def test_what_was_only_printed_can_be_written_without_leaving_a_key_behind(home):
+    admin = Admin("claude")
+    printed = connected(admin, order("claude"), home)
+
+    written = connected(admin, order("claude", writes=True, replaces=True, key_name="claude 2"), home)
+
+    hint = "`splash connect claude --write --replace --key 'claude 2'` merges it in with a new key, revokes this one"
+    assert hint in remarks(printed)[0]
+    assert admin.active() == ["claude", "claude 2"]
+    assert remarks(written)[1:] == [
+        'The key that was called "claude 2" is revoked.',
+        'The key is new, and called "claude 2".',
+    ]
+    assert report(written)["revoked"] == "claude 2"
+
+
+def test_a_good_key_that_is_no_longer_in_the_config_is_named(home):
+    admin = Admin()
+    connected(admin, order("codex", writes=True), home)
+
+    done = connected(admin, order("codex", writes=True, key_name="night"), home)
+
+    said = 'The key that was in the file before, "codex", stays good; `splash keys revoke codex` ends it.'
+    assert remarks(done)[-1] == said
+
+
+def test_a_key_that_cannot_be_told_from_another_is_kept_without_a_name(home):
+    admin = Admin()
+    connected(admin, order("codex", writes=True), home)
+    admin.views[0] = msgspec.structs.replace(admin.views[0], hint="sk-splash-…9")
+
+    assert "The key in it is kept." in remarks(connected(admin, order("codex", writes=True), home))
 
 
 def test_a_key_in_the_config_that_is_refused_is_replaced_by_a_new_one(home, monkeypatch):
@@ -210,7 +242,12 @@ def test_the_config_as_it_was_is_kept_beside_it_for_its_owner_alone(home):
         ),
         ("codex", ".codex/config.toml", b"model_providers = 3", 'has a "model_providers" that is not a table'),
         ("codex", ".codex/config.toml", b"[model_providers]\nsplash = 3", 'has a "splash" that is not a table'),
-        ("opencode", ".config/opencode/opencode.json", b"// hello\n{}", "is not valid JSON"),
+        ("opencode", ".config/opencode/opencode.json", b"// hello\n{}", COMMENTED),
+        ("opencode", ".config/opencode/opencode.json", b'{"a": "//", /* x\n */ "b": [1,],}', COMMENTED),
+        ("opencode", ".config/opencode/opencode.jsonc", b'{} // "', COMMENTED),
+        ("opencode", ".config/opencode/opencode.json", b'{"a": // }', "is not valid JSON"),
+        ("opencode", ".config/opencode/opencode.json", b'{"a" "//"}', "is not valid JSON"),
+        ("opencode", ".config/opencode/opencode.json", b"[] // x", "does not hold a JSON object"),
         ("opencode", ".config/opencode/opencode.json", b'{"provider": []}', 'has a "provider" that is not an object'),
     ],
 )
@@ -227,6 +264,20 @@ def test_a_config_that_is_not_valid_is_refused_in_one_sentence_and_nothing_chang
     assert file.read_bytes() == text
     assert [each.name for each in file.parent.iterdir()] == [file.name]
     assert admin.active() == []
+
+
+@pytest.mark.parametrize("names", [("opencode.jsonc",), ("opencode.json", "opencode.jsonc")])
+def test_opencode_is_set_up_in_the_file_that_it_reads_last_and_gets_no_second_one(home, names):
+    folder = home / ".config" / "opencode"
+    folder.mkdir(parents=True)
+    for name in names:
+        (folder / name).write_text('{"theme": "dark"}')
+
+    done = connected(Admin(), order("opencode", writes=True), home)
+
+    assert done.path == folder / "opencode.jsonc"
+    assert json.loads(done.path.read_text())["model"] == "splash/default"
+    assert {each.name for each in folder.iterdir() if "before-splash" not in each.name} == set(names)
 
 
 def test_a_folder_where_the_config_should_be_is_refused(home):
@@ -290,7 +341,7 @@ def test_only_what_is_to_be_copied_is_on_stdout(home, monkeypatch):
     ran = CliRunner().invoke(app, ["openai"])
 
     assert ran.stdout == f"export OPENAI_BASE_URL={API}\nexport OPENAI_API_KEY=sk-splash-1\n"
-    assert 'The key is called "openai".' in ran.stderr
+    assert 'The key is new, and called "openai".' in ran.stderr
 
 
 def test_a_home_that_cannot_be_written_is_said_and_the_config_stays(home, monkeypatch):

@@ -126,6 +126,34 @@ def test_it_waits_for_running_requests_without_a_limit_and_tells_how_they_get_on
     assert not any(live_process(each.record) for each in (engine, control, console))
 
 
+@pytest.mark.parametrize(
+    ("waiting", "force", "said"),
+    [
+        (1, False, ["1 request waits; it is told to come back."]),
+        (2, False, ["2 requests wait; they are told to come back."]),
+        (2, True, []),
+    ],
+)
+def test_those_that_wait_are_counted_before_all_is_gone(home, listen, monkeypatch, waiting, force, said):
+    control = listen(nonce="of control")
+    home.write_record(control.with_(name="control"))
+    shown = []
+
+    class Client:
+        def __init__(self, *_) -> None: ...
+
+        def quit(self, *, force: bool):
+            control.child.kill()
+            control.child.wait()
+            return Accepted(message="Splash is quitting.", waiting=waiting)
+
+    monkeypatch.setattr(quitting, "AdminClient", Client)
+
+    left = quit_splash(home, force=force, show=shown.append)
+
+    assert (left, shown) == ((), said)
+
+
 def test_what_a_new_start_brought_up_meanwhile_is_left_alone(home, listen, monkeypatch):
     before, after = [listen(nonce="old").with_(name="control"), listen(nonce="new").with_(name="control")]
     engine = listen()

@@ -1,13 +1,18 @@
 """`splash keys`, `splash aliases` and `splash settings`: what a person writes, and what is asked of control then."""
 
+import json
+from pathlib import Path
+
 import msgspec
 import pytest
+from typer.testing import CliRunner
 
+from control.cli import keys as key_commands
 from control.cli.aliases import alias_of, with_alias
-from control.cli.keys import active_key, limits_change, limits_text, today_text
+from control.cli.keys import active_key, limits_change, limits_text, named_key, today_text
 from control.cli.settings import change_of, rows
 from control.command_errors import OrderRefused, UsageWrong
-from control.wire import Alias, HeartbeatSettings, KeyLimits, KeyUsage, KeyView, LimitsChange
+from control.wire import Alias, AliasList, HeartbeatModes, HeartbeatSettings, KeyLimits, KeyUsage, KeyView, LimitsChange
 
 
 def view(key_id, name, revoked_at_s=None) -> KeyView:
@@ -33,6 +38,57 @@ def test_a_key_is_found_by_its_name_among_those_that_are_not_revoked():
         active_key(views, "tablet")
     with pytest.raises(OrderRefused):
         active_key(views[:1], "laptop")
+
+
+def test_a_key_to_revoke_is_named_or_numbered_and_a_name_goes_first():
+    views = (view(1, "laptop", revoked_at_s=5), view(2, "laptop"), view(3, "1"))
+
+    assert [named_key(views, text).id for text in ("laptop", "1", "2", "3")] == [2, 3, 2, 3]
+    with pytest.raises(OrderRefused, match="name or id '4'"):
+        named_key(views, "4")
+
+
+class KeyClient:
+    """A client of control with two keys, one of them revoked."""
+
+    def __init__(self) -> None:
+        self.views = (view(1, "old", revoked_at_s=5), view(2, "a rather long name of a key"))
+
+    def keys(self):
+        return self.views
+
+    def revoke_key(self, key_id):
+        return msgspec.structs.replace(next(each for each in self.views if each.id == key_id), revoked_at_s=7)
+
+
+@pytest.fixture
+def key_command(monkeypatch):
+    """Runs `splash keys …` on a terminal of 80 columns."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(key_commands, "this_place", lambda: None)
+    monkeypatch.setattr(key_commands, "running_control", lambda _place: KeyClient())
+    return lambda *arguments: CliRunner().invoke(key_commands.keys, arguments)
+
+
+def test_a_key_takes_at_most_two_lines_and_those_that_are_revoked_are_hidden(key_command):
+    listed, everything = key_command(), key_command("--all")
+
+    first, second = listed.stdout.splitlines()
+    assert first.startswith("2  a rather long name of a key  batch  h  19")
+    assert second == "    0 in flight, 0 requests, 0 tokens"
+    assert listed.stderr == "1 revoked: `splash keys --all` shows them.\n"
+    assert everything.stdout.startswith("1  old  ") and "\n    revoked\n" in everything.stdout
+    assert key_command("list").stdout == listed.stdout
+
+
+def test_programs_get_all_keys(key_command):
+    assert [key["id"] for key in json.loads(key_command("--json").stdout)["keys"]] == [1, 2]
+
+
+def test_a_key_is_revoked_by_its_name(key_command):
+    assert key_command("revoke", "a rather long name of a key").stdout == (
+        'Key 2, "a rather long name of a key", is revoked.\n'
+    )
 
 
 def test_use_is_shown_beside_its_limit():
@@ -94,6 +150,14 @@ def test_each_setting_goes_where_it_belongs():
 def test_what_is_no_setting_is_wrong_usage(text):
     with pytest.raises(UsageWrong):
         change_of(text)
+
+
+def test_the_example_bodies_of_the_documentation_can_be_sent():
+    text = (Path(__file__).parents[3] / "docs" / "settings.md").read_text()
+    aliases, heartbeats = [block.partition("```")[0] for block in text.split("```json")[1:]]
+
+    assert msgspec.json.decode(aliases, type=AliasList).aliases[1].request_class == "batch"
+    assert msgspec.json.decode(heartbeats, type=HeartbeatModes).modes["responses"] == "in_progress"
 
 
 def test_the_table_says_what_each_setting_can_be():

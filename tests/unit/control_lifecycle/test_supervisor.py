@@ -349,7 +349,7 @@ async def test_an_engine_whose_secret_is_lost_is_named_and_replaced_by_the_next_
     ("failure", "sentence"),
     [
         (PermissionError(30, "Read-only file system"), "The engine can't be started: "),
-        (HomeUnusable("engine.json can't be written: Is a directory."), "engine.json can't be written"),
+        (FileNotFoundError(2, "No such file or directory", "python"), "The engine can't be started: "),
         (EngineLingers("somebody is there"), "somebody is there"),
     ],
 )
@@ -361,6 +361,19 @@ async def test_what_stops_the_start_itself_is_said_once_and_not_tried_again(scen
 
     assert scene.state == "failed"
     assert scene.supervisor.view().error.startswith(sentence)
+
+
+@pytest.mark.parametrize("failure", [OSError(11, "Resource temporarily unavailable"), HomeUnusable("x is read-only.")])
+async def test_a_start_that_may_work_later_is_tried_again(scene, failure):
+    scene.engine.cannot_start = failure
+    await scene.supervisor.load(LoadRequest())
+    ticket = scene.join()
+
+    scene.engine.cannot_start = None
+    await scene.look(after_s=1)
+    await scene.supervisor.refresh()
+
+    assert (scene.state, ticket.interruption, scene.supervisor.view().restarts) == ("ready", None, 0)
 
 
 async def test_an_engine_that_cannot_be_signalled_is_shown_and_may_be_ended_later(scene):
