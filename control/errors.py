@@ -179,7 +179,7 @@ class EncodingNotSupported(ApiError):
     status = 415
 
     def __init__(self, encoding: str) -> None:
-        super().__init__(f"Content-Encoding {encoding!r} is not supported; send the JSON as it is.")
+        super().__init__(f"Content-Encoding {encoding!r} is not supported; gzip, deflate, zstd and plain JSON are.")
 
 
 class LineFull(ApiError):
@@ -275,8 +275,9 @@ class EngineStopped(ApiError):
     retryable = True
     retry_after_s = NO_MODEL_RETRY_S
 
-    def __init__(self) -> None:
-        super().__init__("The model was stopped by a person.")
+    def __init__(self, *, is_quitting: bool = False) -> None:
+        what = "Splash is quitting" if is_quitting else "The model was stopped by a person"
+        super().__init__(f"{what}; the request may be sent again when a model is loaded.")
 
 
 class GatewayRestarts(ApiError):

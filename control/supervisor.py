@@ -136,7 +136,7 @@ class Supervisor:
         self._orders.call_off()
         if force:
             self._is_forced = True
-            self._line.cut_running(EngineStopped())
+            self._line.cut_running(EngineStopped(is_quitting=self.is_quitting))
         self._carry_out(self._lifecycle.unload(now=self._now(), force=force))
         return answer
 
@@ -359,7 +359,7 @@ class Supervisor:
 
     def _why_nobody_comes(self) -> ApiError:
         if self.is_quitting:
-            return EngineStopped()
+            return EngineStopped(is_quitting=True)
         return GatewayRestarts() if self._is_leaving else NoModel()
 
 

@@ -110,5 +110,5 @@ async def _console_error(request: Request, error: Exception) -> Response:
 
 
 async def _internal_error(request: Request, error: Exception) -> Response:
-    logger.error("request failed path=%s error=%r", request.url.path, error)
+    logger.error("request failed path=%r error=%r", request.url.path, error)
     return await message(request, _INTERNAL, status=500)

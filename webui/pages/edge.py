@@ -132,7 +132,7 @@ def order(action: Order, *, back: str = "/") -> Callable[[Request], Awaitable[Re
         try:
             return await action(request, form)
         except (ControlGone, ControlRefused, BadForm) as error:
-            logger.info("order refused path=%s code=%s", request.url.path, error.code)
+            logger.info("order refused path=%r code=%s", request.url.path, error.code)
             response = see_other(back)
             console.sessions.leave_notice(response, sentence_for(error, console.text_for(request)))
             return response

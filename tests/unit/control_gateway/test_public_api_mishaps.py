@@ -66,13 +66,14 @@ async def test_serving_goes_on_when_the_database_fails_and_the_loss_is_counted_a
 async def test_names_that_a_client_sent_make_no_line_of_their_own_in_the_log(stage, caplog):
     caplog.set_level(logging.DEBUG)
     forged = "\nERROR forged"
+    stage.engine.prompt_tokens = 5000
 
-    answer = await stage.client.post(PATH, json=chat_body(model=f"claude-x{forged}"))
+    too_long = await stage.client.post(PATH, json=chat_body(model=f"claude-x{forged}"))
     packed = await stage.client.post(PATH, json=chat_body(), headers={"content-encoding": "zip%0aERROR forged"})
     nowhere = await stage.client.get("/v1/nowhere%0aERROR forged")
 
-    assert (answer.status_code, packed.status_code, nowhere.status_code) == (200, 415, 404)
-    assert "request completed" in caplog.text
+    assert (too_long.status_code, packed.status_code, nowhere.status_code) == (400, 415, 404)
+    assert "request rejected" in caplog.text
     assert not any(record.getMessage().count(forged) for record in caplog.records)
 
 
