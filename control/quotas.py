@@ -2,8 +2,8 @@
 
 It reads no database (the counts of today are given at the start), and knows neither the line nor a request.
 
-1. A request enters before anything is done for it, and counts in flight until it leaves, waiting or running. The relay waits
-   half a second before it takes a full key for an answer: a client that left may not have been noticed yet.
+1. A request enters before anything is done for it, and counts in flight until it leaves, waiting or running. The relay
+   gives a full key half a second first: a client that left may not have been noticed yet.
 2. One that is turned away, here or later, counts as nothing.
 3. Tokens are known when a request ends, so those in flight may carry a key past its limit; the next is refused.
 4. A request counts on the day on which it began. Days are this machine's.
