@@ -37,6 +37,8 @@ ControlError
 What the admin API refuses is in `control.admin_errors`, how a command or a process ends in `control.command_errors`.
 """
 
+import traceback
+from pathlib import Path
 from typing import ClassVar
 
 from engine.wire import ErrorAnswer
@@ -44,6 +46,16 @@ from engine.wire import ErrorAnswer
 LINE_FULL_RETRY_S = 10
 NO_MODEL_RETRY_S = 10
 GATEWAY_RETRY_S = 2
+
+
+def traced(error: BaseException) -> str:
+    """What an exception was and where it came from, innermost last, for the log.
+
+    Its own text is left out where it may quote a prompt or an answer, which are never logged.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    places = " > ".join(f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames)
+    return f"{type(error).__name__} at {places}"
 
 
 class ControlError(Exception):

@@ -31,6 +31,7 @@ from control.errors import (
     InternalError,
     MethodNotAllowed,
     UnknownRoute,
+    traced,
 )
 from control.gate import Gate, error_response
 from control.keys import Key, KeyRing
@@ -156,9 +157,16 @@ async def _cancel_when_gone(receive: Receive, work: asyncio.Task[None], delivery
 
 
 async def _parsed(parse: Callable[[bytes, str], Parsed], body: bytes, request_id: str) -> Parsed:
-    if len(body) <= PARSED_AT_ONCE_BYTES:
-        return parse(body, request_id)
-    return await asyncio.to_thread(parse, body, request_id)
+    """Raises what `parse` raises on purpose, and InternalError for a mistake of ours, whose text is not logged."""
+    try:
+        if len(body) <= PARSED_AT_ONCE_BYTES:
+            return parse(body, request_id)
+        return await asyncio.to_thread(parse, body, request_id)
+    except ApiError:
+        raise
+    except Exception as error:
+        logger.error("parsing broke id=%s error=%s", request_id, traced(error))
+        raise InternalError from None
 
 
 def _json(content: Any) -> Response:

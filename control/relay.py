@@ -36,6 +36,7 @@ from control.errors import (
     ModelChanged,
     NoModel,
     NoTokenizer,
+    traced,
 )
 from control.fifo import MAXIMUM_CONCURRENCY, Line, Ticket
 from control.keys import Key
@@ -227,9 +228,9 @@ class Relay:
             await self._run(life, delivery)
         except ApiError as error:
             life.error = error
-        except Exception:
+        except Exception as error:
             # Whatever our mistake was, the client gets an answer and the other requests go on.
-            logger.exception("request broke id=%s", life.id)
+            logger.error("request broke id=%s error=%s", life.id, traced(error))
             life.error = InternalError()
 
     async def _enter(self, life: Life) -> None:

@@ -48,8 +48,22 @@ async def test_our_own_mistake_is_a_500_that_tells_nothing_and_has_a_row(stage, 
 
     assert_refused(answer, 500, "internal_error")
     assert "secret detail" not in answer.text
-    assert "secret detail" in caplog.text
+    assert "secret detail" not in caplog.text
+    assert "RuntimeError at relay.py" in caplog.text
     assert [(row.outcome, row.error_code) for row in await stage.rows()] == [("failed", "internal_error")]
+
+
+async def test_our_own_mistake_in_reading_a_request_is_a_500_whose_text_is_not_logged(stage, monkeypatch, caplog):
+    def broken(*_):
+        raise KeyError("what the user said")
+
+    monkeypatch.setattr("control.dialects.chat.neutral_messages", broken)
+
+    answer = await stage.client.post(PATH, json=chat_body())
+
+    assert_refused(answer, 500, "internal_error")
+    assert "what the user said" not in answer.text + caplog.text
+    assert "KeyError at " in caplog.text
 
 
 async def test_serving_goes_on_when_the_database_fails_and_the_loss_is_counted_at_the_end(stage, caplog):
