@@ -143,10 +143,12 @@ async def test_a_stream_that_cannot_be_admitted_is_an_error_with_a_status_not_an
     """jundot/omlx#3665."""
     async with staged(tmp_path, concurrency=1, limit=1) as stage:
         stage.engine.scripts = [in_decode()]
-        async with asking(stage), asking(stage):
-            await eventually(lambda: len(stage.line.waiting) == 1)
+        async with asking(stage):
+            await eventually(lambda: len(stage.line.running) == 1)
+            async with asking(stage):
+                await eventually(lambda: len(stage.line.waiting) == 1)
 
-            answer = await stage.client.post(PATH, json=chat_body(stream=True))
+                answer = await stage.client.post(PATH, json=chat_body(stream=True))
 
     assert_refused(answer, LineFull(limit=1).status, LineFull(limit=1).code)
     assert answer.headers["retry-after"]
