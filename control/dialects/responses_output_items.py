@@ -6,6 +6,7 @@ Format, per item: output_item.added, then what its type has, then output_item.do
 told as a summary: that is what most clients show. Source: OpenAI's SDKs, ai-sdk and Codex, measured; `docs/api.md`.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
@@ -19,7 +20,7 @@ Event = dict[str, Any]
 Status = Literal["in_progress", "completed", "incomplete"]
 
 
-class OutputItem:
+class OutputItem(ABC):
     """`whole` is the item as the client gets it, once it is."""
 
     def __init__(self, item_id: str, index: int) -> None:
@@ -32,8 +33,9 @@ class OutputItem:
     def text(self) -> str:
         return "".join(self._pieces)
 
+    @abstractmethod
     def open(self) -> list[Event]:
-        raise NotImplementedError
+        """The events with which it begins."""
 
     def _added(self, item: dict[str, Any]) -> Event:
         return {"type": "response.output_item.added", "output_index": self._index, "item": item}
@@ -49,11 +51,13 @@ class OutputItem:
 class WordsItem(OutputItem):
     """A stretch of words."""
 
+    @abstractmethod
     def feed(self, text: str, logprobs: Sequence[wire.TokenLogprob]) -> list[Event]:
-        raise NotImplementedError
+        """More of its words."""
 
+    @abstractmethod
     def close(self, *, is_cut: bool) -> list[Event]:
-        raise NotImplementedError
+        """The events with which it ends; `whole` is there then."""
 
 
 class MessageItem(WordsItem):

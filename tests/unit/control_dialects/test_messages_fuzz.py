@@ -121,8 +121,12 @@ def test_bytes_of_any_kind_are_refused(raw: bytes):
 def test_a_damaged_body_is_answered_or_refused(at: int, damage: bytes):
     raw = encoded(claude_code_body())
 
-    with contextlib.suppress(InvalidRequest):
-        parse_messages(raw[:at] + damage + raw[at:], "r1")
+    try:
+        exchange = parse_messages(raw[:at] + damage + raw[at:], "r1")
+    except InvalidRequest as refused:
+        assert str(refused)
+    else:
+        assert exchange.generate.prompt.messages
 
 
 # --- Streams ---

@@ -100,6 +100,8 @@ async def test_the_log_says_again_after_a_while_that_rows_wait(splash, caplog, m
         splash.writer.record(row(1))
         await eventually(lambda: len(warnings_of(caplog)) > 1)
 
+    assert warnings_of(caplog)[1] == "request rows not written waiting=1 lost=0 reason=database is locked"
+
 
 async def test_of_more_rows_than_can_wait_the_oldest_are_lost_and_counted(splash):
     with Locked(splash.path):
@@ -194,6 +196,7 @@ async def test_a_database_that_is_gone_is_made_again_though_nobody_asks_for_anyt
     lose(splash.path, "deleted")
 
     await eventually(splash.path.exists)
+    assert await splash.keys.create("laptop")
 
 
 async def test_while_no_other_database_can_be_made_orders_are_refused_and_rows_wait(splash, caplog):

@@ -180,6 +180,7 @@ async def test_a_client_that_never_finishes_its_headers_is_cut_off(tmp_path, sai
         await sent(client, said)
 
         await eventually(lambda: not stage.connections, within_s=1 if said or is_first else 8)
+        assert stage.engine.received == [] if is_first else len(stage.engine.received) == 1
 
 
 async def test_a_body_that_takes_longer_than_headers_may_is_read(tmp_path):
