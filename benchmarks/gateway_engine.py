@@ -96,7 +96,7 @@ def main() -> int:
         scripted_engine.answer(parsed.command, parsed.model)
         return 0
     # The tests' program builds its worker by this name.
-    scripted_engine.ScriptedWorker = PacedWorker  # type: ignore[misc]
+    scripted_engine.ScriptedWorker = PacedWorker  # type: ignore[misc]  # it takes its place
     serve(parsed.home.absolute(), Script.read(parsed.script))
     return 0
 

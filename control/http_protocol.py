@@ -219,7 +219,7 @@ class HttpProtocol(HttpToolsProtocol):
 
 async def _turn_away(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
     request_id = uuid.uuid4().hex
-    answer = answers_of(scope["path"], request_id)(TooManyConnections())  # type: ignore[typeddict-item]
+    answer = answers_of(scope["path"], request_id)(TooManyConnections())  # type: ignore[typeddict-item]  # HTTP only
     headers = [
         *answer.headers,
         (b"content-length", str(len(answer.body)).encode()),

@@ -16,7 +16,7 @@ USAGE = wire.Usage(prompt=100, cached=75, completion=9, reasoning=4)
 
 
 def encoder(*, heartbeat: str = "typed", prompt_tokens: int | None = 100) -> MessagesStreamEncoder:
-    made = parse_messages(asking(stream=True), "r1").encoder(heartbeat=heartbeat)  # type: ignore[arg-type]
+    made = parse_messages(asking(stream=True), "r1").encoder(heartbeat=heartbeat)
     assert isinstance(made, MessagesStreamEncoder)
     made.expect(model="splash-9b", prompt_tokens=prompt_tokens)
     return made

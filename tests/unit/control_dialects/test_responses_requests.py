@@ -87,7 +87,7 @@ def test_messages_come_in_many_forms(role: str, kind: dict[str, str], content: A
     [message] = messages_of({**kind, "role": role, "content": content})
 
     assert message == wire.Message(
-        role="system" if role == "developer" else role,  # type: ignore[arg-type]
+        role="system" if role == "developer" else role,
         content=(wire.TextPart(text="Hi"),),
     )
 

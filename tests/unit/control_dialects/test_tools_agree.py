@@ -60,7 +60,7 @@ def test_a_choice_may_be_an_object_that_has_only_its_mode(dialect: str, mode: st
     ]
 
     assert choices[0] == choices[1]
-    assert choices[0].prompt.tool_choice == wire.ToolChoice(mode=mode)  # type: ignore[arg-type]
+    assert choices[0].prompt.tool_choice == wire.ToolChoice(mode=mode)
 
 
 @pytest.mark.parametrize("dialect", ["chat", "responses"])
