@@ -17,7 +17,7 @@ from engine.wire import ProcessRecord
 logger = logging.getLogger(__name__)
 
 POLL_S: Final = 0.05
-# A killed process is a zombie before the last of its threads, and with it its port, is gone.
+# The kernel closes what a dead process had open; on a busy machine that takes a moment.
 PORT_LIMIT_S: Final = 2.0
 
 How = Literal["already gone", "asked", "SIGTERM", "SIGKILL"]

@@ -86,10 +86,13 @@ def verify(record: ProcessRecord) -> Identity:
 
 
 def live_process(record: ProcessRecord) -> psutil.Process | None:
-    """The process that wrote the record; None when it has ended (a zombie has), or when the pid is another's by now."""
+    """The process that wrote the record; None when it has ended (a zombie has), or when the pid is another's by now.
+
+    A zombie of which threads still run has not: it holds its memory and its port, and can't be reaped yet.
+    """
     try:
         process = psutil.Process(record.pid)
-        if process.status() == psutil.STATUS_ZOMBIE:
+        if process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1:
             return None
         is_same = abs(process.create_time() - record.created_at_s) <= CREATION_TOLERANCE_S
     except psutil.NoSuchProcess:

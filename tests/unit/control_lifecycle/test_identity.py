@@ -1,10 +1,12 @@
 """Identity: pid, start time, port and nonce, and that nothing else is ever signalled."""
 
 import os
+import platform
 import signal
 import socket
 import subprocess
 import sys
+import time
 
 import msgspec
 import psutil
@@ -134,3 +136,41 @@ def test_nobody_holds_a_port_that_is_bound_and_does_not_listen():
         bound.bind(("127.0.0.1", 0))
 
         assert port_holder(bound.getsockname()[1]) is None
+
+
+HALF_DEAD = """
+import ctypes, sys, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+print("up", flush=True)
+sys.stdin.readline()
+ctypes.CDLL(None).syscall({"x86_64": 60}.get(sys.argv[1], 93), 0)  # exit, of this thread alone
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux shows a process as a zombie before its last thread")
+def test_a_zombie_whose_threads_still_run_is_alive_until_the_last_of_them_has_ended():
+    child = subprocess.Popen(
+        [sys.executable, "-c", HALF_DEAD, platform.machine()], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    with child:
+        child.stdout.readline()
+        record = ProcessRecord(
+            name="engine",
+            pid=child.pid,
+            created_at_s=psutil.Process(child.pid).create_time(),
+            nonce="n",
+            port=1,
+            manager="control",
+            started_at_s=1.0,
+            version="0",
+        )
+        child.stdin.close()
+        while psutil.Process(child.pid).status() != psutil.STATUS_ZOMBIE:
+            time.sleep(0.01)
+
+        before = live_process(record)
+        os.kill(child.pid, signal.SIGKILL)
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+
+        assert before is not None
+        assert live_process(record) is None
