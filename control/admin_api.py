@@ -3,8 +3,9 @@
 It checks who asks and what is asked, and passes it on; it does nothing itself. Paths and bodies are in `control.wire`.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from starlette.applications import Starlette
@@ -16,7 +17,6 @@ from starlette.types import ASGIApp
 from control import wire
 from control.admin_edge import HANDLERS, Guard, body_of, json_answer, number_of
 from control.admin_errors import LoginLinkInvalid, OrderInvalid, UnknownRequest
-from control.admin_settings import SettingsApi
 from control.engine_questions import EngineQuestions
 from control.keys import KeyRing
 from control.login_links import LoginLinks
@@ -32,6 +32,12 @@ REQUESTS_LIMIT: Final = 1000
 LINK_LIMIT_S: Final = 600.0
 
 
+class AdminRoom(Protocol):
+    """Routes that belong together, and those whom they ask: a part of the API in a file of its own."""
+
+    def routes(self) -> list[Route]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class AdminApi:
     """Everybody that an order can go to."""
@@ -42,7 +48,7 @@ class AdminApi:
     quotas: Quotas
     links: LoginLinks
     questions: Questions
-    settings: SettingsApi
+    rooms: Sequence[AdminRoom]
     prometheus: Prometheus
     engine_questions: EngineQuestions
     overviews: OverviewSource
@@ -56,7 +62,7 @@ class AdminApi:
             Route(wire.UNLOAD, self._unload, methods=["POST"]),
             Route(wire.RESTART, self._restart, methods=["POST"]),
             Route(wire.CACHE_CLEAR, self._clear_cache, methods=["POST"]),
-            *self.settings.routes(),
+            *(route for room in self.rooms for route in room.routes()),
             Route(wire.REQUESTS, self._requests, methods=["GET"]),
             Route(wire.CANCEL, self._cancel, methods=["POST"]),
             Route(wire.KEYS, self._list_keys, methods=["GET"]),

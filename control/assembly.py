@@ -131,7 +131,7 @@ async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, eng
         quotas=quotas,
         links=LoginLinks(),
         questions=questions,
-        settings=SettingsApi(settings=live_settings, line=line, aliases=aliases, heartbeats=heartbeats),
+        rooms=(SettingsApi(settings=live_settings, line=line, aliases=aliases, heartbeats=heartbeats),),
         prometheus=prometheus,
         engine_questions=engine_questions,
         overviews=overviews,

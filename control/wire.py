@@ -4,10 +4,38 @@ It holds no behaviour: it imports the standard library, msgspec and `engine.wire
 Every path but HEALTHZ needs `Authorization: Bearer <SPLASH_HOME/secrets/admin>`.
 """
 
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
-from msgspec import UNSET, Meta, UnsetType
-
+from control.wire_keys import CreatedKey, KeyLimits, KeyList, KeyUsage, KeyView, LimitsChange, NewKey
+from control.wire_metrics import (
+    ContextPoint,
+    ContextThroughput,
+    CostLine,
+    CostReport,
+    DatabaseHealth,
+    Money,
+    Percentiles,
+    Performance,
+    Price,
+    PriceList,
+    Range,
+    Regression,
+    SpeedPoint,
+    Today,
+    TtftPoint,
+    WidthThroughput,
+)
+from control.wire_requests import (
+    ListedRequest,
+    Outcome,
+    RequestList,
+    RequestPage,
+    RequestPhase,
+    RequestRow,
+    RequestSort,
+    Slot,
+    Waiting,
+)
 from engine.wire import (
     CacheCleared,
     CacheStatus,
@@ -28,17 +56,49 @@ from engine.wire import (
 __all__ = [
     "CacheCleared",
     "CacheStatus",
+    "ContextPoint",
+    "ContextThroughput",
+    "CostLine",
+    "CostReport",
+    "CreatedKey",
+    "DatabaseHealth",
     "GovernorStatus",
+    "KeyLimits",
+    "KeyList",
+    "KeyUsage",
+    "KeyView",
     "LayoutStatus",
+    "LimitsChange",
+    "ListedRequest",
     "LoadProgress",
     "MemoryActual",
     "MemoryPlan",
     "ModelStatus",
+    "Money",
+    "NewKey",
+    "Outcome",
+    "Percentiles",
+    "Performance",
     "Phase",
+    "Price",
+    "PriceList",
     "ProcessRecord",
     "PromiseStatus",
+    "Range",
+    "Regression",
     "RequestClass",
+    "RequestList",
+    "RequestPage",
+    "RequestPhase",
+    "RequestRow",
+    "RequestSort",
     "SelfTest",
+    "Slot",
+    "SpeedPoint",
+    "Today",
+    "TtftPoint",
+    "Waiting",
+    "WidthThroughput",
 ]
 
 WIRE_VERSION: Final = 1
@@ -52,8 +112,15 @@ CACHE_CLEAR: Final = "/engine/cache/clear"
 CONCURRENCY: Final = "/settings/concurrency"
 ALIASES: Final = "/settings/aliases"
 HEARTBEATS: Final = "/settings/heartbeats"
+PRICES: Final = "/settings/prices"
 METRICS: Final = "/metrics"
+PERFORMANCE: Final = "/performance"
+COST: Final = "/cost"
+MISSES: Final = "/engine/misses"
+BACKUP: Final = "/database/backup"
 REQUESTS: Final = "/requests"
+REQUEST_EXPORT: Final = "/requests/export"
+REQUEST: Final = "/requests/{id}"
 CANCEL: Final = "/requests/{id}/cancel"
 KEYS: Final = "/keys"
 KEY: Final = "/keys/{id}"
@@ -64,10 +131,6 @@ QUIT: Final = "/quit"
 
 # The life of the engine process as control sees it.
 EngineState = Literal["unloaded", "loading", "ready", "draining", "stopping", "crashed", "failed"]
-# Where a request is: in control's line (waiting: others run; held: no engine is ready), or in the engine.
-RequestPhase = Literal["waiting", "held", "prefill", "decode"]
-Outcome = Literal["completed", "cancelled", "failed", "rejected"]
-
 NUM_SLOTS: Final = 4
 
 Default = Literal["default"]
@@ -185,57 +248,6 @@ class EngineView(Frozen, frozen=True, omit_defaults=False):
     holds: bool = False
 
 
-class Slot(Frozen, frozen=True, omit_defaults=False):
-    """A request that holds one of the slots.
-
-    `phase` prefill: the bar is `cached_tokens` then `prefilled_tokens` of `prompt_tokens`.
-
-    `prefilled_tokens` includes the cached ones. `tokens_per_second` is of the phase it is in; None: not known yet.
-    `stream`: its client has every token that is generated already; False: it gets the whole answer at the end.
-    `is_suspended`: it gave its memory to others, and goes on when there is room.
-    """
-
-    slot: int
-    id: str
-    number: int
-    key: str
-    dialect: str
-    phase: RequestPhase
-    prompt_tokens: int | None
-    cached_tokens: int
-    prefilled_tokens: int
-    output_tokens: int
-    tokens_per_second: float | None
-    eta_s: float | None
-    elapsed_s: float
-    stream: bool = True
-    is_suspended: bool = False
-
-
-class Waiting(Frozen, frozen=True, omit_defaults=False):
-    """A request in the line, `position` from 1."""
-
-    id: str
-    number: int
-    position: int
-    key: str
-    dialect: str
-    phase: RequestPhase
-    request_class: RequestClass
-    prompt_tokens: int | None
-    waited_s: float
-
-
-class Today(Frozen, frozen=True, omit_defaults=False):
-    """Since local midnight. `hit_rate` = cached / prompt tokens, None before the first request."""
-
-    requests: int = 0
-    prompt_tokens: int = 0
-    cached_tokens: int = 0
-    completion_tokens: int = 0
-    hit_rate: float | None = None
-
-
 class Overview(Frozen, frozen=True, omit_defaults=False):
     """GET /overview: what the first page shows, once a second. `slots` has NUM_SLOTS entries, None where free."""
 
@@ -247,97 +259,10 @@ class Overview(Frozen, frozen=True, omit_defaults=False):
     decode_tokens_per_second: float | None
     decoding: int
     today: Today
+    database: DatabaseHealth = DatabaseHealth()
     quitting: bool = False
     api_base: str = ""
     version: str = ""
-
-
-class RequestRow(Frozen, frozen=True, omit_defaults=False):
-    """One request in SQLite. Times in ms, None where the request never got that far; `started_at_s` is Unix time."""
-
-    id: str
-    number: int
-    started_at_s: float
-    key: str
-    dialect: str
-    model: str
-    stream: bool
-    outcome: Outcome
-    error_code: str | None
-    finish_reason: str | None
-    queue_ms: float | None
-    prefill_ms: float | None
-    decode_ms: float | None
-    ttft_ms: float | None
-    total_ms: float
-    prompt_tokens: int
-    cached_tokens: int
-    completion_tokens: int
-    reasoning_tokens: int
-
-
-class RequestList(Frozen, frozen=True, omit_defaults=False):
-    """GET /requests?limit=N: newest first."""
-
-    requests: tuple[RequestRow, ...]
-
-
-# SQLite keeps 64 bits; nobody means more than this.
-Limit = Annotated[int, Meta(ge=1, le=10**15)]
-
-
-class KeyLimits(Frozen, frozen=True, omit_defaults=False):
-    """None: no such limit. A day is this machine's; tokens are prompt and completion together."""
-
-    max_in_flight: Limit | None = None
-    requests_per_day: Limit | None = None
-    tokens_per_day: Limit | None = None
-
-
-class LimitsChange(Frozen, frozen=True):
-    """PATCH /keys/{id}: what is left out stays; null takes the limit away."""
-
-    max_in_flight: Limit | UnsetType | None = UNSET
-    requests_per_day: Limit | UnsetType | None = UNSET
-    tokens_per_day: Limit | UnsetType | None = UNSET
-
-
-class KeyUsage(Frozen, frozen=True, omit_defaults=False):
-    """Since local midnight, without what was turned away; `tokens` of requests that ended. `in_flight` is of now."""
-
-    requests: int = 0
-    tokens: int = 0
-    in_flight: int = 0
-
-
-class NewKey(Frozen, frozen=True):
-    name: str
-    request_class: RequestClass = "interactive"
-    limits: KeyLimits = KeyLimits()
-
-
-class KeyView(Frozen, frozen=True, omit_defaults=False):
-    """A key without its secret: `hint` is its beginning and its last four characters."""
-
-    id: int
-    name: str
-    request_class: RequestClass
-    hint: str
-    created_at_s: float
-    revoked_at_s: float | None = None
-    limits: KeyLimits = KeyLimits()
-    today: KeyUsage = KeyUsage()
-
-
-class CreatedKey(Frozen, frozen=True, omit_defaults=False):
-    """Answer of POST /keys: the only time that `key` is seen."""
-
-    key: str
-    view: KeyView
-
-
-class KeyList(Frozen, frozen=True, omit_defaults=False):
-    keys: tuple[KeyView, ...]
 
 
 class ModelOnDisk(Frozen, frozen=True, omit_defaults=False):

@@ -21,9 +21,9 @@ from control.wire import Health
 from webui.control_client import ControlClient
 from webui.errors import ConsoleError
 from webui.farewell import Farewell
-from webui.guard import HEALTHZ, LOGIN, Guard
-from webui.pages import keys, load, login, now, quitting
-from webui.pages.edge import Console, Message, message, order
+from webui.guard import HEALTHZ, Guard
+from webui.pages import clients, load, login, now, quitting
+from webui.pages.edge import Console, Message, message
 from webui.render import FRONTEND, Renderer
 from webui.sessions import Sessions
 from webui.text import load_texts
@@ -57,27 +57,11 @@ def make_app(
     app = Starlette(
         routes=[
             Route(HEALTHZ, healthz),
-            Route(LOGIN, login.log_in),
-            Route("/logout", order(login.log_out), methods=["POST"]),
-            Route("/preferences", order(login.prefer), methods=["POST"]),
-            Route("/", now.show),
-            Route("/now/live", now.show_live),
-            Route("/now/models", load.show_models),
-            Route("/now/load-settings", load.show_settings),
-            Route("/state", now.show_state),
-            Route("/engine/load", order(load.load), methods=["POST"]),
-            Route("/engine/unload", order(now.unload), methods=["POST"]),
-            Route("/engine/stop", order(now.force_stop), methods=["POST"]),
-            Route("/engine/restart", order(now.restart), methods=["POST"]),
-            Route("/engine/cache/clear", order(now.clear_cache), methods=["POST"]),
-            Route("/concurrency", order(now.set_concurrency), methods=["POST"]),
-            Route("/requests/{request_id}/cancel", order(now.cancel), methods=["POST"]),
-            Route("/keys", keys.show),
-            Route("/keys", order(keys.create, back="/keys"), methods=["POST"]),
-            Route("/keys/{key_id:int}/revoke", order(keys.revoke, back="/keys"), methods=["POST"]),
-            Route("/quit", quitting.show),
-            Route("/quit", order(quitting.quit_splash, back="/quit"), methods=["POST"]),
-            Route("/quit/live", quitting.show_live),
+            *login.ROUTES,
+            *now.ROUTES,
+            *load.ROUTES,
+            *clients.ROUTES,
+            *quitting.ROUTES,
             Mount("/static", StaticFiles(directory=FRONTEND / "static")),
         ],
         exception_handlers={HTTPException: _http_error, ConsoleError: _console_error, Exception: _internal_error},

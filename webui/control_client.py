@@ -45,48 +45,48 @@ class ControlClient:
         await self._http.aclose()
 
     async def overview(self) -> wire.Overview:
-        return await self._ask("GET", wire.OVERVIEW, wire.Overview)
+        return await self.ask("GET", wire.OVERVIEW, wire.Overview)
 
     async def recent_requests(self, limit: int) -> tuple[wire.RequestRow, ...]:
-        return (await self._ask("GET", f"{wire.REQUESTS}?limit={limit}", wire.RequestList)).requests
+        return (await self.ask("GET", f"{wire.REQUESTS}?limit={limit}", wire.RequestList)).requests
 
     async def models(self) -> tuple[wire.ModelOnDisk, ...]:
-        return (await self._ask("GET", wire.MODELS, wire.ModelList, timeout_s=MODELS_TIMEOUT_S)).models
+        return (await self.ask("GET", wire.MODELS, wire.ModelList, timeout_s=MODELS_TIMEOUT_S)).models
 
     async def load(self, order: wire.LoadRequest) -> wire.Accepted:
-        return await self._ask("POST", wire.LOAD, wire.Accepted, order, timeout_s=LOAD_TIMEOUT_S)
+        return await self.ask("POST", wire.LOAD, wire.Accepted, order, timeout_s=LOAD_TIMEOUT_S)
 
     async def unload(self, *, force: bool) -> wire.Accepted:
-        return await self._ask("POST", wire.UNLOAD, wire.Accepted, wire.UnloadRequest(force=force))
+        return await self.ask("POST", wire.UNLOAD, wire.Accepted, wire.UnloadRequest(force=force))
 
     async def restart(self) -> wire.Accepted:
-        return await self._ask("POST", wire.RESTART, wire.Accepted)
+        return await self.ask("POST", wire.RESTART, wire.Accepted)
 
     async def clear_cache(self) -> wire.CacheCleared:
-        return await self._ask("POST", wire.CACHE_CLEAR, wire.CacheCleared, timeout_s=CLEAR_TIMEOUT_S)
+        return await self.ask("POST", wire.CACHE_CLEAR, wire.CacheCleared, timeout_s=CLEAR_TIMEOUT_S)
 
     async def set_concurrency(self, concurrency: int) -> None:
-        await self._order("POST", wire.CONCURRENCY, wire.ConcurrencyRequest(concurrency=concurrency))
+        await self.order("POST", wire.CONCURRENCY, wire.ConcurrencyRequest(concurrency=concurrency))
 
     async def cancel(self, request_id: str) -> None:
-        await self._order("POST", wire.CANCEL.format(id=quote(request_id, safe="")))
+        await self.order("POST", wire.CANCEL.format(id=quote(request_id, safe="")))
 
     async def keys(self) -> tuple[wire.KeyView, ...]:
-        return (await self._ask("GET", wire.KEYS, wire.KeyList)).keys
+        return (await self.ask("GET", wire.KEYS, wire.KeyList)).keys
 
     async def create_key(self, order: wire.NewKey) -> wire.CreatedKey:
-        return await self._ask("POST", wire.KEYS, wire.CreatedKey, order)
+        return await self.ask("POST", wire.KEYS, wire.CreatedKey, order)
 
     async def revoke_key(self, key_id: int) -> None:
-        await self._order("DELETE", wire.KEY.format(id=key_id))
+        await self.order("DELETE", wire.KEY.format(id=key_id))
 
     async def redeem(self, token: str) -> None:
-        await self._order("POST", wire.REDEEM, wire.Redeem(token=token))
+        await self.order("POST", wire.REDEEM, wire.Redeem(token=token))
 
     async def quit(self, *, force: bool) -> wire.Accepted:
-        return await self._ask("POST", wire.QUIT, wire.Accepted, wire.QuitRequest(force=force))
+        return await self.ask("POST", wire.QUIT, wire.Accepted, wire.QuitRequest(force=force))
 
-    async def _ask(
+    async def ask(
         self,
         method: str,
         path: str,
@@ -95,13 +95,13 @@ class ControlClient:
         *,
         timeout_s: float | None = None,
     ) -> Answer:
-        content = await self._order(method, path, body, timeout_s=timeout_s)
+        content = await self.order(method, path, body, timeout_s=timeout_s)
         try:
             return msgspec.json.decode(content, type=answer)
         except msgspec.MsgspecError as error:
             raise ControlGone(f"control answered {method} {path} with something else: {error}") from error
 
-    async def _order(
+    async def order(
         self, method: str, path: str, body: msgspec.Struct | None = None, *, timeout_s: float | None = None
     ) -> bytes:
         is_question = method == "GET"

@@ -3,7 +3,6 @@
 It decides nothing: unknown is a dash, never a zero, and every reader of a number gets its unit with it or beside it.
 """
 
-from datetime import datetime
 from typing import Final
 
 from webui.text import Text
@@ -81,10 +80,9 @@ def short_milliseconds(duration_ms: float) -> str:
     return f"{duration_ms:,.0f} ms"
 
 
-def time_of_day(unix_s: float) -> str:
-    """Local to the machine that serves the page, which is the machine the person thinks of."""
-    return datetime.fromtimestamp(unix_s).astimezone().strftime("%H:%M:%S")
+def time_of_day(text: Text, unix_s: float) -> str:
+    return text.local(unix_s).strftime("%H:%M:%S")
 
 
-def date_and_time(unix_s: float) -> str:
-    return datetime.fromtimestamp(unix_s).astimezone().strftime("%Y-%m-%d %H:%M")
+def date_and_time(text: Text, unix_s: float) -> str:
+    return text.local(unix_s).strftime("%Y-%m-%d %H:%M")

@@ -45,6 +45,8 @@ class Sessions:
         self.notice_cookie: Final = f"splash-notice-{port}"
         self.language_cookie: Final = f"splash-language-{port}"
         self.theme_cookie: Final = f"splash-theme-{port}"
+        # Set by the page itself, which alone knows the time zone of the person.
+        self.zone_cookie: Final = f"splash-zone-{port}"
         self._sessions = URLSafeTimedSerializer(key, salt=f"session {port}")
         self._notices = URLSafeTimedSerializer(key, salt=f"notice {port}")
         self._forms = Signer(key, salt=f"form {port}")

@@ -1,4 +1,4 @@
-"""The console's words: one flat table of sentences per language, and the choice of the language.
+"""The console's words: one flat table of sentences per language, from a file per page; language and time zone chosen.
 
 It formats no numbers (`webui.numbers`) and knows no page.
 """
@@ -6,8 +6,11 @@ It formats no numbers (`webui.numbers`) and knows no page.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Final, Literal, get_args
+from zoneinfo import ZoneInfo, available_timezones
 
 Language = Literal["en", "zh"]
 LANGUAGES: Final[tuple[Language, ...]] = get_args(Language)
@@ -22,6 +25,8 @@ class Text:
 
     language: Language
     sentences: Mapping[str, str]
+    zone: ZoneInfo | None = None
+    """Of the person who looks; None: that of this machine."""
 
     def __call__(self, key: str, /, **values: object) -> str:
         sentence = self.sentences[key]
@@ -35,13 +40,24 @@ class Text:
         """One paragraph of those that are not empty. Chinese sentences stand side by side, without a space."""
         return ("" if self.language == "zh" else " ").join(sentence for sentence in sentences if sentence)
 
+    def local(self, unix_s: float) -> datetime:
+        """That moment in the time zone of the person who looks."""
+        return datetime.fromtimestamp(unix_s, self.zone).astimezone(self.zone)
+
     @property
     def html_language(self) -> str:
         return HTML_LANGUAGE[self.language]
 
 
 def load_texts() -> dict[Language, Text]:
-    return {language: Text(language, json.loads(_path(language).read_text("utf-8"))) for language in LANGUAGES}
+    return {language: Text(language, _sentences(language)) for language in LANGUAGES}
+
+
+def choose_zone(name: str | None) -> ZoneInfo | None:
+    """None for a name that this machine does not know: whoever looks has sent it."""
+    if not name or name not in _known_zones():
+        return None
+    return ZoneInfo(name)
 
 
 def choose_language(*, chosen: str | None, accept_language: str) -> Language:
@@ -66,5 +82,16 @@ def _first_language(accept_language: str) -> str:
     return best
 
 
-def _path(language: Language) -> Path:
-    return FOLDER / f"{language}.json"
+@cache
+def _known_zones() -> frozenset[str]:
+    return frozenset(available_timezones())
+
+
+def _sentences(language: Language) -> dict[str, str]:
+    """Of all files of the folder. A key stands in one file only."""
+    sentences: dict[str, str] = {}
+    for path in sorted((FOLDER / language).glob("*.json")):
+        page = json.loads(path.read_text("utf-8"))
+        assert not page.keys() & sentences.keys(), f"{path} says again what another file says"
+        sentences |= page
+    return sentences

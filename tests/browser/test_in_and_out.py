@@ -52,13 +52,13 @@ def test_a_link_clicked_on_another_site_opens_the_page_too(console, pages, other
 def test_a_bookmark_clicked_on_another_site_finds_its_session(console, pages, other_site):
     site, address = other_site
     page = pages.open(console.link())
-    site.link = f"{console.address}/keys"
+    site.link = f"{console.address}/clients"
     page.goto(address)
 
     page.click("text=open")
     page.wait_for_selector("h1 >> text=Keys")
 
-    assert page.url == f"{console.address}/keys"
+    assert page.url == f"{console.address}/clients"
 
 
 def test_a_bookmark_without_a_session_ends_at_the_page_that_teaches(console, pages, other_site):
@@ -91,7 +91,7 @@ def test_logging_out_closes_the_page(console, pages):
     page.click("text=Log out")
     page.wait_for_selector("text=Log in with a link")
 
-    assert page.context.request.get(f"{console.address}/keys", max_redirects=0).status == 401
+    assert page.context.request.get(f"{console.address}/clients", max_redirects=0).status == 401
 
 
 def test_when_the_session_ends_an_open_page_turns_into_the_login_page(console, pages):

@@ -190,7 +190,7 @@ def test_language_and_theme_can_be_switched_and_are_kept(console, pages):
     page.wait_for_selector("text=最近的请求")
     page.get_by_role("button", name="主题：跟随系统").click()
     page.get_by_role("button", name="主题：浅色").click()
-    page.goto(f"{console.address}/keys")
+    page.goto(f"{console.address}/clients")
 
     assert page.inner_text("h1") == "密钥"
     assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(13, 17, 20)"
@@ -207,11 +207,11 @@ def test_a_phone_shows_everything_without_scrolling_sideways(console, control, p
     page = pages.open(console.link(), viewport={"width": 390, "height": 844}, locale=locale)
 
     widths = {}
-    for path in ("/", "/keys", "/quit"):
+    for path in ("/", "/clients", "/quit"):
         page.goto(f"{console.address}{path}")
         widths[path] = page.evaluate("document.documentElement.scrollWidth")
 
-    assert widths == {"/": 390, "/keys": 390, "/quit": 390}
+    assert widths == {"/": 390, "/clients": 390, "/quit": 390}
 
 
 def test_a_hidden_page_rests_and_asks_at_once_when_it_is_seen_again(console, control, pages):

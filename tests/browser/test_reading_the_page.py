@@ -141,7 +141,7 @@ def test_a_long_list_of_keys_does_not_move_the_page_sideways_on_a_phone(console,
     ]
     page = pages.open(console.link(), viewport=PHONE)
 
-    page.goto(f"{console.address}/keys")
+    page.goto(f"{console.address}/clients")
 
     assert page.evaluate("document.documentElement.scrollWidth") == 390
     assert page.is_visible("#key-1 >> text=revoke")

@@ -262,7 +262,9 @@ def finished(number: int, outcome: wire.Outcome = "completed", *, error_code: st
 class FakeControl:
     """`orders` are (method, path, body) of what was not a question. `is_silent`: answers 503 without a reason.
 
-    `answers_after_s`: an order is followed at once and confirmed that much later.
+    `answers_after_s`: an order is followed at once and confirmed that much later. `answers`: what any other question
+    gets, by its path without the query; bytes as they are; `order_answers` the same for orders. `questions` are (path,
+    query) of those.
     """
 
     overview: wire.Overview = field(default_factory=overview)
@@ -275,6 +277,9 @@ class FakeControl:
     is_silent: bool = False
     answers_after_s: float = 0.0
     cleared: wire.CacheCleared = CLEARED
+    answers: dict[str, msgspec.Struct | bytes] = field(default_factory=dict)
+    order_answers: dict[str, msgspec.Struct | bytes] = field(default_factory=dict)
+    questions: list[tuple[str, str]] = field(default_factory=list)
     port: int = 0
     _server: uvicorn.Server | None = None
     _thread: threading.Thread | None = None
@@ -285,6 +290,7 @@ class FakeControl:
         self.keys, self.links, self.orders = [], set(), []
         self.refusal, self.is_silent, self.answers_after_s = None, False, 0.0
         self.cleared = CLEARED
+        self.answers, self.order_answers, self.questions = {}, {}, []
 
     def start(self, port: int = 0) -> None:
         """Serve from a thread of its own; 0 takes a free port."""
@@ -312,10 +318,19 @@ class FakeControl:
             Route(wire.REDEEM, self._redeem, methods=["POST"]),
             Route(wire.KEYS, self._create_key, methods=["POST"]),
             Route(wire.CACHE_CLEAR, self._clear_cache, methods=["POST"]),
-            Route(wire.KEY, self._order, methods=["DELETE"]),
         ]
-        orders = (wire.LOAD, wire.UNLOAD, wire.RESTART, wire.CONCURRENCY, wire.CANCEL, wire.QUIT)
-        return Starlette(routes=[*routes, *(Route(path, self._order, methods=["POST"]) for path in orders)])
+        orders = Route("/{path:path}", self._order, methods=["POST", "PUT", "PATCH", "DELETE"])
+        return Starlette(routes=[*routes, Route("/{path:path}", self._answer), orders])
+
+    async def _answer(self, request: Request) -> Response:
+        refused = self._refused(request)
+        if refused is not None:
+            return refused
+        path = request.scope["path"]
+        self.questions.append((path, request.url.query))
+        if path not in self.answers:
+            return _json(wire.AdminError(code="not_found", message=f"{path} is not there"), 404)
+        return _answered(self.answers[path], 200)
 
     def _question(self, answer):
         async def endpoint(request: Request) -> Response:
@@ -332,7 +347,7 @@ class FakeControl:
         path = request.scope["path"]
         self.orders.append((request.method, path, msgspec.json.decode(await request.body() or b"{}")))
         await asyncio.sleep(self.answers_after_s)
-        return _json(wire.Accepted(message="begun"), 202)
+        return _answered(self.order_answers.get(path, wire.Accepted(message="begun")), 202)
 
     async def _redeem(self, request: Request) -> Response:
         refused = self._refused(request)
@@ -373,3 +388,7 @@ class FakeControl:
 
 def _json(value: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+def _answered(answer: msgspec.Struct | bytes, status: int) -> Response:
+    return Response(answer, status) if isinstance(answer, bytes) else _json(answer, status)

@@ -5,9 +5,9 @@ It holds no page and no policy of its own.
 
 import logging
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, cast
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, unquote
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
@@ -18,7 +18,7 @@ from webui.errors import BadForm, ConsoleError, ControlGone, ControlRefused, Not
 from webui.farewell import Farewell
 from webui.render import Renderer, View
 from webui.sessions import Notice, Session, Sessions
-from webui.text import Language, Text, choose_language
+from webui.text import Language, Text, choose_language, choose_zone
 from webui.views.message import MessagePage
 from webui.views.shell import (
     NEXT_THEME,
@@ -56,8 +56,10 @@ class Console:
     texts: Mapping[Language, Text]
 
     def text_for(self, request: Request) -> Text:
+        """In the language and the time zone of who asks."""
         chosen = request.cookies.get(self.sessions.language_cookie)
-        return self.texts[choose_language(chosen=chosen, accept_language=request.headers.get("accept-language", ""))]
+        text = self.texts[choose_language(chosen=chosen, accept_language=request.headers.get("accept-language", ""))]
+        return replace(text, zone=choose_zone(unquote(request.cookies.get(self.sessions.zone_cookie, ""))))
 
     def theme_for(self, request: Request) -> Theme:
         chosen = request.cookies.get(self.sessions.theme_cookie)
@@ -76,8 +78,9 @@ class Console:
             here=here,
             form_token=session.form_token if session is not None else "",
             masthead=await self._masthead(text) if session is not None else None,
-            notice=_notice_line(notice) if notice is not None else None,
+            notice=_notice_line(notice, text) if notice is not None else None,
             ending=self._ending(),
+            zone_cookie=self.sessions.zone_cookie,
         )
 
     def _ending(self) -> Ending:
@@ -111,9 +114,9 @@ def session_of(request: Request) -> Session | None:
     return cast("Session | None", request.scope.get("state", {}).get("session"))
 
 
-def _notice_line(notice: Notice) -> NoticeLine:
+def _notice_line(notice: Notice, text: Text) -> NoticeLine:
     tone: Tone = "good" if notice.is_good else "wait"
-    return NoticeLine(notice.message, numbers.time_of_day(notice.left_at_s), tone)
+    return NoticeLine(notice.message, numbers.time_of_day(text, notice.left_at_s), tone)
 
 
 def see_other(path: str) -> Response:

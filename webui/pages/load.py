@@ -7,9 +7,10 @@ from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from webui.load_form import read
-from webui.pages.edge import Form, console_of, see_other
+from webui.pages.edge import Form, console_of, order, see_other
 from webui.pages.now import PAGE_WAITS_S, TEMPLATE
 from webui.views.now import now_page
 
@@ -45,3 +46,10 @@ async def load(request: Request, form: Form) -> Response:
     shell = await console.shell(request, "now", "now.title")
     view = now_page(await console.watch.look(), shell, models, form=form, wrong=filled.wrong)
     return console.answer(request, TEMPLATE, view, status=_UNREADABLE)
+
+
+ROUTES: Final = (
+    Route("/now/models", show_models),
+    Route("/now/load-settings", show_settings),
+    Route("/engine/load", order(load), methods=["POST"]),
+)

@@ -8,10 +8,11 @@ from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
 
 from webui.errors import BadForm, ControlGone, ControlRefused
-from webui.guard import is_cross_site_visit
-from webui.pages.edge import Form, Message, console_of, message, see_other, session_of
+from webui.guard import LOGIN, is_cross_site_visit
+from webui.pages.edge import Form, Message, console_of, message, order, see_other, session_of
 from webui.text import LANGUAGES
 from webui.views.shell import NEXT_THEME
 
@@ -90,3 +91,10 @@ def _come_in(request: Request) -> Message:
 def _local_path(path: str) -> str:
     """`//host` and `/\\host` lead to other sites."""
     return path if path.startswith("/") and not path.startswith(("//", "/\\")) else "/"
+
+
+ROUTES: Final = (
+    Route(LOGIN, log_in),
+    Route("/logout", order(log_out), methods=["POST"]),
+    Route("/preferences", order(prefer), methods=["POST"]),
+)

@@ -7,10 +7,11 @@ from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from control.wire import NUM_SLOTS
 from webui.errors import BadForm
-from webui.pages.edge import Form, console_of, see_other, whole_number
+from webui.pages.edge import Form, console_of, order, see_other, whole_number
 from webui.views.now import cleared_notice, now_page
 from webui.views.shell import StatePage
 
@@ -75,3 +76,16 @@ async def set_concurrency(request: Request, form: Form) -> Response:
 async def cancel(request: Request, _: Form) -> Response:
     await console_of(request).control.cancel(request.path_params["request_id"])
     return see_other("/")
+
+
+ROUTES: Final = (
+    Route("/", show),
+    Route("/now/live", show_live),
+    Route("/state", show_state),
+    Route("/engine/unload", order(unload), methods=["POST"]),
+    Route("/engine/stop", order(force_stop), methods=["POST"]),
+    Route("/engine/restart", order(restart), methods=["POST"]),
+    Route("/engine/cache/clear", order(clear_cache), methods=["POST"]),
+    Route("/concurrency", order(set_concurrency), methods=["POST"]),
+    Route("/requests/{request_id}/cancel", order(cancel), methods=["POST"]),
+)

@@ -7,9 +7,10 @@ from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from webui.errors import ControlGone
-from webui.pages.edge import Form, console_of, see_other
+from webui.pages.edge import Form, console_of, order, see_other
 from webui.views.engine import orders
 from webui.views.quit import QuitPage, quit_page
 from webui.views.shell import num_running
@@ -49,3 +50,10 @@ async def _view(request: Request) -> QuitPage:
         effect=orders(seen, shell.text).quit_effect,
         running=num_running(seen.overview) if seen.is_current and seen.overview is not None else 0,
     )
+
+
+ROUTES: Final = (
+    Route("/quit", show),
+    Route("/quit", order(quit_splash, back="/quit"), methods=["POST"]),
+    Route("/quit/live", show_live),
+)

@@ -152,7 +152,7 @@ def recent_row(row: RequestRow, text: Text) -> RecentRow:
     return RecentRow(
         id=row.id,
         name=f"#{row.number}",
-        started=numbers.time_of_day(row.started_at_s),
+        started=numbers.time_of_day(text, row.started_at_s),
         key=row.key,
         model=row.model,
         queue=numbers.milliseconds(text, row.queue_ms),

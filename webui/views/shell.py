@@ -3,6 +3,7 @@
 It knows nothing of a single page's content.
 """
 
+import time
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -13,9 +14,34 @@ from webui.watch import Seen
 
 Theme = Literal["system", "light", "dark"]
 Tone = Literal["good", "busy", "wait", "bad", "idle"]
-PageName = Literal["now", "keys", "quit", "message"]
+PageName = Literal[
+    "now", "performance", "requests", "model", "cost", "clients", "logs", "settings", "playground", "quit", "message"
+]
 # Whether Splash ends because this console was told to: then a silent gateway is no alarm. over: nothing is left.
 Ending = Literal["no", "begun", "over"]
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A page of the navigation, and where it stands. `title` is the key of its name."""
+
+    page: PageName
+    path: str
+    title: str
+
+
+NAVIGATION: Final = (
+    Link("now", "/", "nav.now"),
+    Link("performance", "/performance", "nav.performance"),
+    Link("requests", "/requests", "nav.requests"),
+    Link("model", "/model", "nav.model"),
+    Link("cost", "/cost", "nav.cost"),
+    Link("clients", "/clients", "nav.clients"),
+    Link("playground", "/playground", "nav.playground"),
+    Link("logs", "/logs", "nav.logs"),
+    Link("settings", "/settings", "nav.settings"),
+    Link("quit", "/quit", "nav.quit"),
+)
 
 NEXT_THEME: Final[dict[Theme, Theme]] = {"system": "light", "light": "dark", "dark": "system"}
 THEME_TEXT: Final[dict[Theme, str]] = {
@@ -85,6 +111,17 @@ class Shell:
     masthead: Masthead | None
     notice: NoticeLine | None = None
     ending: Ending = "no"
+    zone_cookie: str = ""
+
+    @property
+    def navigation(self) -> tuple[Link, ...]:
+        return NAVIGATION
+
+    @property
+    def utc_offset_min(self) -> int:
+        """Minutes that the times on this page are ahead of UTC now."""
+        offset = self.text.local(time.time()).utcoffset()
+        return 0 if offset is None else int(offset.total_seconds() // 60)
 
     @property
     def next_theme(self) -> Theme:

@@ -8,6 +8,15 @@
   // While the console is lost, one question in this many seconds is enough.
   const LOST_EVERY_MS = 5000;
 
+  // The server writes times; only the browser knows in which zone. Written anew where it differs, and only once.
+  const root = document.documentElement;
+  const zone = `${root.dataset.zoneCookie}=${encodeURIComponent(Intl.DateTimeFormat().resolvedOptions().timeZone)}`;
+  if (root.dataset.zoneCookie && !document.cookie.split("; ").includes(zone)) {
+    document.cookie = `${zone}; path=/; max-age=31536000; SameSite=Strict`;
+    const isOther = Number(root.dataset.utcOffsetMin) !== -new Date().getTimezoneOffset();
+    if (isOther && document.cookie.split("; ").includes(zone)) location.reload();
+  }
+
   let lastAnswerMs = performance.now();
   let lastTryMs = 0;
   let isLost = false;

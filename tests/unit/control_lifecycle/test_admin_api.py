@@ -58,7 +58,7 @@ async def api(tmp_path):
         quotas=quotas,
         links=LoginLinks(),
         questions=questions,
-        settings=SettingsApi(settings=settings, line=scene.line, aliases=aliases, heartbeats=Heartbeats(settings)),
+        rooms=(SettingsApi(settings=settings, line=scene.line, aliases=aliases, heartbeats=Heartbeats(settings)),),
         prometheus=Prometheus(line=scene.line, engine=scene.supervisor.view, losses=lambda: writer.losses),
         engine_questions=scene.preview,
         overviews=overviews,

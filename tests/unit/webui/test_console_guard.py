@@ -98,7 +98,7 @@ async def test_nothing_but_static_files_may_be_kept_by_a_cache(visitor):
         "/engine/restart",
         "/concurrency",
         "/requests/r1/cancel",
-        "/keys/1/revoke",
+        "/clients/1/revoke",
     ],
 )
 async def test_no_get_changes_anything(console, path):
@@ -109,7 +109,7 @@ async def test_no_get_changes_anything(console, path):
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/now/live", "/state", "/keys", "/quit", "/quit/live", "/now/models", "/nowhere"]
+    "path", ["/", "/now/live", "/state", "/clients", "/quit", "/quit/live", "/now/models", "/nowhere"]
 )
 async def test_without_a_session_nothing_is_shown(visitor, path):
     answer = await visitor.browser.get(path)

@@ -122,10 +122,10 @@ def test_a_damaged_list_of_ended_sessions_does_not_stop_the_console(home):
 async def test_a_visit_from_another_site_comes_in_by_one_more_step(visitor):
     from_elsewhere = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
 
-    answer = await visitor.browser.get("/keys", headers=from_elsewhere)
+    answer = await visitor.browser.get("/clients", headers=from_elsewhere)
 
     assert answer.status_code == 200
-    assert '<meta http-equiv="refresh" content="0; url=/keys">' in answer.text
+    assert '<meta http-equiv="refresh" content="0; url=/clients">' in answer.text
 
 
 async def test_a_path_that_would_leave_the_console_leads_home(visitor):
@@ -139,12 +139,12 @@ async def test_a_path_that_would_leave_the_console_leads_home(visitor):
 async def test_language_and_theme_are_kept_by_the_browser(console):
     first = await console.browser.get("/")
     await console.post("/preferences", language="zh", here="/")
-    answer = await console.post("/preferences", theme="dark", here="/keys")
+    answer = await console.post("/preferences", theme="dark", here="/clients")
     page = await console.browser.get("/")
 
     assert 'lang="en"' in first.text
-    assert answer.headers["location"] == "/keys"
-    assert '<html lang="zh-Hans" data-theme="dark">' in page.text
+    assert answer.headers["location"] == "/clients"
+    assert '<html lang="zh-Hans" data-theme="dark"' in page.text
 
 
 @pytest.mark.parametrize("fields", [{"language": "xx"}, {"theme": "pink"}])
@@ -152,7 +152,7 @@ async def test_an_unknown_preference_changes_nothing(console, fields):
     await console.post("/preferences", here="/", **fields)
     page = await console.browser.get("/")
 
-    assert '<html lang="en" data-theme="system">' in page.text
+    assert '<html lang="en" data-theme="system"' in page.text
     assert "cannot be used" in page.text
 
 

@@ -140,9 +140,9 @@ async def test_while_control_is_silent_no_button_pretends_to_cancel(console):
 async def test_every_form_of_every_page_carries_the_token_of_the_session(console):
     token = console.sessions.read(dict(console.browser.cookies)).form_token
     console.control.overview = fake.overview(slots=(fake.decoding(),), line=(fake.waiting(5001, 1),))
-    await console.post("/keys", name="one")
+    await console.post("/clients", name="one")
 
-    pages = [(await console.browser.get(path)).text for path in ("/", "/keys", "/quit")]
+    pages = [(await console.browser.get(path)).text for path in ("/", "/clients", "/quit")]
 
     forms = [form for page in pages for form in re.findall(r"<form.*?</form>", page, re.DOTALL)]
     assert len(forms) > 12
@@ -150,8 +150,8 @@ async def test_every_form_of_every_page_carries_the_token_of_the_session(console
 
 
 async def test_a_key_is_shown_in_the_answer_that_made_it_and_never_again(console):
-    answer = await console.post("/keys", name="laptop", request_class="batch")
-    later = await console.browser.get("/keys")
+    answer = await console.post("/clients", name="laptop", request_class="batch")
+    later = await console.browser.get("/clients")
 
     assert console.control.orders == [("POST", "/keys", {"name": "laptop", "request_class": "batch"})]
     assert "sk-splash-AbCdEfGhIjKlMnOpQrStUvWx9xYz" in answer.text
@@ -162,21 +162,21 @@ async def test_a_key_is_shown_in_the_answer_that_made_it_and_never_again(console
 
 @pytest.mark.parametrize("name", ["", "   ", "x" * 65])
 async def test_a_key_needs_a_name(console, name):
-    answer = await console.post("/keys", name=name)
+    answer = await console.post("/clients", name=name)
 
-    assert (answer.status_code, answer.headers["location"]) == (303, "/keys")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/clients")
     assert console.control.orders == []
 
 
 async def test_a_key_is_revoked_by_its_number(console):
-    await console.post("/keys/3/revoke")
+    await console.post("/clients/3/revoke")
 
     assert console.control.orders == [("DELETE", "/keys/3", {})]
 
 
 async def test_nothing_on_the_page_of_a_new_key_leads_away_by_one_click_of_a_preference(console):
-    created = (await console.post("/keys", name="laptop")).text
-    later = (await console.browser.get("/keys")).text
+    created = (await console.post("/clients", name="laptop")).text
+    later = (await console.browser.get("/clients")).text
 
     assert 'action="/preferences"' not in created
     assert 'action="/preferences"' in later
@@ -185,7 +185,7 @@ async def test_nothing_on_the_page_of_a_new_key_leads_away_by_one_click_of_a_pre
 async def test_without_control_the_page_of_keys_says_so(console):
     console.control.is_silent = True
 
-    answer = await console.browser.get("/keys")
+    answer = await console.browser.get("/clients")
 
     assert answer.status_code == 200
     assert "The gateway does not answer, so the keys are not known" in answer.text

@@ -66,8 +66,8 @@ def _key_row(view: KeyView, text: Text) -> KeyRow:
         name=view.name,
         request_class=text("keys.batch") if view.request_class == "batch" else text("keys.interactive"),
         hint=view.hint,
-        created=numbers.date_and_time(view.created_at_s),
-        revoked=numbers.date_and_time(view.revoked_at_s) if view.revoked_at_s is not None else None,
+        created=numbers.date_and_time(text, view.created_at_s),
+        revoked=numbers.date_and_time(text, view.revoked_at_s) if view.revoked_at_s is not None else None,
         revoke_label=text("keys.revoke_label", name=view.name),
         revoke_effect=text("keys.revoke_effect", name=view.name),
     )

@@ -1,4 +1,4 @@
-"""Endpoints of the page *Keys*: list, make, revoke.
+"""Endpoints of the page *Clients*: list, make, revoke.
 
 A new key is shown in the answer to the form that made it: it is stored nowhere, so there is no page to be sent on to.
 """
@@ -7,19 +7,20 @@ from typing import Final
 
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from control.wire import NewKey
 from webui.errors import BadForm, ControlGone, ControlRefused
-from webui.pages.edge import Form, console_of, see_other
-from webui.views.keys import keys_page
+from webui.pages.edge import Form, console_of, order, see_other
+from webui.views.clients import keys_page
 
-_TEMPLATE: Final = "keys.html"
+_TEMPLATE: Final = "clients.html"
 _LONGEST_NAME: Final = 64
 
 
 async def show(request: Request) -> Response:
     console = console_of(request)
-    shell = await console.shell(request, "keys", "keys.title", here="/keys")
+    shell = await console.shell(request, "clients", "keys.title", here="/clients")
     seen = await console.watch.look()
     api_base = seen.overview.api_base if seen.overview is not None else ""
     try:
@@ -39,7 +40,7 @@ async def create(request: Request, form: Form) -> Response:
     created = await console.control.create_key(
         NewKey(name=name, request_class="batch" if form.get("request_class") == "batch" else "interactive")
     )
-    shell = await console.shell(request, "keys", "keys.title", here="/keys")
+    shell = await console.shell(request, "clients", "keys.title", here="/clients")
     seen = await console.watch.look()
     api_base = seen.overview.api_base if seen.overview is not None else ""
     view = keys_page(shell, await console.control.keys(), created=created, api_base=api_base)
@@ -48,4 +49,11 @@ async def create(request: Request, form: Form) -> Response:
 
 async def revoke(request: Request, _: Form) -> Response:
     await console_of(request).control.revoke_key(request.path_params["key_id"])
-    return see_other("/keys")
+    return see_other("/clients")
+
+
+ROUTES: Final = (
+    Route("/clients", show),
+    Route("/clients", order(create, back="/clients"), methods=["POST"]),
+    Route("/clients/{key_id:int}/revoke", order(revoke, back="/clients"), methods=["POST"]),
+)
