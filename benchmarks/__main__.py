@@ -8,6 +8,7 @@ NOT_BENCHMARKS = {
     "__init__",
     "__main__",
     "bare",
+    "chromium",
     "gateway_client",
     "gateway_engine",
     "gateway_relay",

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
-import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import Response
@@ -15,20 +14,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from control import wire
-from control.admin_edge import HANDLERS, Guard, body_of, json_answer, number_of
-from control.admin_errors import LoginLinkInvalid, OrderInvalid, UnknownRequest
+from control.admin_edge import HANDLERS, Guard, body_of, json_answer
+from control.admin_errors import LoginLinkInvalid, OrderInvalid
 from control.engine_questions import EngineQuestions
-from control.keys import KeyRing
 from control.login_links import LoginLinks
-from control.metrics.questions import Questions
 from control.overview import OverviewSource
 from control.prometheus import CONTENT_TYPE, Prometheus
-from control.quotas import Quotas
-from control.relay import Relay
 from control.supervisor import Supervisor
 
-REQUESTS_DEFAULT: Final = 50
-REQUESTS_LIMIT: Final = 1000
 LINK_LIMIT_S: Final = 600.0
 
 
@@ -43,11 +36,7 @@ class AdminApi:
     """Everybody that an order can go to."""
 
     supervisor: Supervisor
-    relay: Relay
-    keys: KeyRing
-    quotas: Quotas
     links: LoginLinks
-    questions: Questions
     rooms: Sequence[AdminRoom]
     prometheus: Prometheus
     engine_questions: EngineQuestions
@@ -63,12 +52,6 @@ class AdminApi:
             Route(wire.RESTART, self._restart, methods=["POST"]),
             Route(wire.CACHE_CLEAR, self._clear_cache, methods=["POST"]),
             *(route for room in self.rooms for route in room.routes()),
-            Route(wire.REQUESTS, self._requests, methods=["GET"]),
-            Route(wire.CANCEL, self._cancel, methods=["POST"]),
-            Route(wire.KEYS, self._list_keys, methods=["GET"]),
-            Route(wire.KEYS, self._new_key, methods=["POST"]),
-            Route(wire.KEY, self._limit_key, methods=["PATCH"]),
-            Route(wire.KEY, self._revoke_key, methods=["DELETE"]),
             Route(wire.MODELS, self._models, methods=["GET"]),
             Route(wire.LOGIN_LINKS, self._new_link, methods=["POST"]),
             Route(wire.REDEEM, self._redeem, methods=["POST"]),
@@ -96,33 +79,6 @@ class AdminApi:
     async def _clear_cache(self, request: Request) -> Response:
         return json_answer(await self.supervisor.clear_cache())
 
-    async def _requests(self, request: Request) -> Response:
-        text = request.query_params.get("limit", str(REQUESTS_DEFAULT))
-        limit = number_of(text)
-        if limit is None or not 1 <= limit <= REQUESTS_LIMIT:
-            raise OrderInvalid(f"limit must be a number from 1 to {REQUESTS_LIMIT}.")
-        return json_answer(wire.RequestList(requests=await self.questions.recent_requests(limit)))
-
-    async def _cancel(self, request: Request) -> Response:
-        request_id = request.path_params["id"]
-        if not self.relay.cancel(request_id):
-            raise UnknownRequest(request_id)
-        return Response(status_code=204)
-
-    async def _list_keys(self, request: Request) -> Response:
-        return json_answer(wire.KeyList(keys=tuple(self._with_usage(view) for view in self.keys.list())))
-
-    async def _new_key(self, request: Request) -> Response:
-        order = await body_of(request, wire.NewKey)
-        return json_answer(await self.keys.create(order.name, order.request_class, order.limits), status=201)
-
-    async def _limit_key(self, request: Request) -> Response:
-        order = await body_of(request, wire.LimitsChange)
-        return json_answer(self._with_usage(await self.keys.limit(_key_id(request), order)))
-
-    async def _revoke_key(self, request: Request) -> Response:
-        return json_answer(self._with_usage(await self.keys.revoke(_key_id(request))))
-
     async def _models(self, request: Request) -> Response:
         return json_answer(wire.ModelList(models=await self.engine_questions.models()))
 
@@ -144,13 +100,3 @@ class AdminApi:
     async def _quit(self, request: Request) -> Response:
         order = await body_of(request, wire.QuitRequest)
         return json_answer(self.supervisor.quit(force=order.force), status=202)
-
-    def _with_usage(self, view: wire.KeyView) -> wire.KeyView:
-        return msgspec.structs.replace(view, today=self.quotas.usage(view.id))
-
-
-def _key_id(request: Request) -> int:
-    key_id = number_of(request.path_params["id"])
-    if key_id is None:
-        raise OrderInvalid("The id of a key is a number.")
-    return key_id

@@ -10,10 +10,15 @@ ControlError
     ├── OrderInvalid            400
     ├── AdminSecretWrong        401
     ├── UnknownRequest          404
+    ├── UnknownModel            404  no such model here, and no name that one could be downloaded by
     ├── LoginLinkInvalid        404
     ├── EngineNotReady          409
     ├── Quitting                409
     ├── ModelRefused            422  the engine says why; what runs goes on
+    ├── BackupNameTaken         409
+    ├── BackupRefused           503  the disk or the database does not let it be made
+    ├── LogUnreadable           503  a log's file can't be read now
+    ├── QuestionTooLong         503  the database has too much to look through
     └── HomeFull                503  what an engine is started with can't be written; what runs goes on
 """
 
@@ -66,6 +71,13 @@ class UnknownRequest(AdminRefusal):
         super().__init__(f"The request {request_id!r} is not here; it may just have ended.")
 
 
+class UnknownModel(AdminRefusal):
+    """The engine says it, in one sentence that names the model."""
+
+    code = "model_not_found"
+    status = 404
+
+
 class LoginLinkInvalid(AdminRefusal):
     code = "login_link_invalid"
     status = 404
@@ -98,9 +110,39 @@ class ModelRefused(AdminRefusal):
     status = 422
 
 
+class QuestionTooLong(AdminRefusal):
+    code = "question_too_long"
+    status = 503
+
+    def __init__(self) -> None:
+        super().__init__("There is too much to look through for that; narrow the range.")
+
+
 class HomeFull(AdminRefusal):
     """Or read-only, or gone. The sentence names the file and the reason."""
 
     code = "home_unusable"
+    status = 503
+    retryable = True
+
+
+class LogUnreadable(AdminRefusal):
+    code = "log_unreadable"
+    status = 503
+    retryable = True
+
+    def __init__(self, name: str, reason: OSError) -> None:
+        super().__init__(f"The log of {name} can't be read: {reason.strerror}.")
+
+
+class BackupNameTaken(AdminRefusal):
+    code = "backup_name_taken"
+    status = 409
+
+
+class BackupRefused(AdminRefusal):
+    """The sentence says why."""
+
+    code = "backup_failed"
     status = 503
     retryable = True

@@ -15,6 +15,9 @@ from control.admin_api import AdminApi
 from control.admin_settings import CONCURRENCY_SETTING, SettingsApi
 from control.aliases import Aliases, stored_aliases
 from control.config import Settings
+from control.connections_api import ConnectionsApi
+from control.cost_api import CostApi
+from control.database_api import DatabaseApi
 from control.engine_process import EngineProcess
 from control.engine_questions import EngineQuestions
 from control.errors import GatewayRestarts
@@ -22,14 +25,30 @@ from control.fifo import MAXIMUM_CONCURRENCY, Line
 from control.gate import loopback_hosts
 from control.heartbeats import Heartbeats
 from control.home import Home
+from control.installation_api import InstallationApi
 from control.keys import load_keys
+from control.keys_api import KeysApi
 from control.login_links import LoginLinks
-from control.metrics.database import open_database, open_for_reading
+from control.logs_api import LogsApi
+from control.machine.sampler import MachineSampler
+from control.machine_api import MachineApi
+from control.metrics.cost_questions import CostQuestions
+from control.metrics.database import open_for_reading
+from control.metrics.performance_questions import PerformanceQuestions
+from control.metrics.place import open_or_begin_anew
+from control.metrics.pruning import Pruning
 from control.metrics.questions import Questions
+from control.metrics.request_questions import RequestQuestions
 from control.metrics.settings import Settings as LiveSettings
 from control.metrics.settings import load_settings
+from control.metrics.throughput import Throughput
 from control.metrics.writer import Writer
 from control.overview import OverviewSource, TodayTotals
+from control.performance_api import PerformanceApi
+from control.plan_api import PlanApi
+from control.plans import Plans
+from control.playground_api import PlaygroundApi
+from control.prices import Prices, stored_prices
 from control.prometheus import Prometheus
 from control.public_api import public_api
 from control.quotas import Quotas
@@ -37,9 +56,10 @@ from control.reception import Reception
 from control.record_keeper import RecordKeeper
 from control.relay import Relay
 from control.remembered import RememberedLoads
+from control.requests_api import RequestsApi
 from control.supervisor import Supervisor
 from control.wire import Health, RequestRow
-from engine.wire import ProcessRecord
+from engine.wire import ProcessRecord, Status
 
 POLL_S: Final = 0.05
 
@@ -48,10 +68,12 @@ POLL_S: Final = 0.05
 class Control:
     supervisor: Supervisor
     keeper: RecordKeeper
+    pruning: Pruning
     line: Line
     reception: Reception
     writer: Writer
     questions: Questions
+    throughput: Throughput
     public_app: ASGIApp
     admin_app: ASGIApp
 
@@ -60,6 +82,7 @@ class Control:
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.supervisor.run())
             tasks.create_task(self.keeper.run())
+            tasks.create_task(self.pruning.run())
 
     async def say_goodbye(self, *, grace_s: float, farewell_s: float) -> None:
         """Tell those that wait, let those that run go on for a moment, and then tell them, too."""
@@ -72,6 +95,7 @@ class Control:
     async def close(self) -> None:
         """Let the engine go on by itself, and put everything on disk."""
         await self.supervisor.release()
+        self.throughput.close()
         await asyncio.to_thread(self.writer.close)
         await asyncio.to_thread(self.questions.close)
 
@@ -83,11 +107,11 @@ class Control:
 
 async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, engine_command: Sequence[str]) -> Control:
     """Raises DatabaseUnusable, HomeUnusable."""
-    database = open_database(home.database)
-    writer = Writer(database)
-    live_settings = load_settings(database, writer)
-    keys = load_keys(database, writer)
-    questions = Questions(open_for_reading(home.database))
+    database = open_or_begin_anew(home.database)
+    writer = Writer(database.engine, database.set_aside)
+    live_settings = load_settings(database.engine, writer)
+    keys = load_keys(database.engine, writer)
+    questions = Questions(open_for_reading(home.database), begin_anew=writer.begin_anew)
     line = Line(concurrency_of(live_settings))
     engine_questions = EngineQuestions(home, engine_command)
     engine_process = EngineProcess(home, port=settings.engine_port, command=engine_command)
@@ -106,6 +130,8 @@ async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, eng
     quotas = Quotas(await questions.usage_by_key())
     heartbeats = Heartbeats(live_settings)
     aliases = Aliases(stored_aliases(live_settings))
+    prices = Prices(stored_prices(live_settings))
+    costs = CostQuestions(questions, prices)
     reception = Reception()
     relay = Relay(
         line=line,
@@ -115,23 +141,41 @@ async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, eng
         quotas=quotas,
         heartbeat_of=heartbeats.mode_of,
     )
-    supervisor.on_status = relay.sampled
+    throughput = Throughput(writer.record)
+
+    def sampled(status: Status) -> None:
+        relay.sampled(status)
+        throughput.observe(status, wall_s=time.time(), monotonic_s=time.monotonic())
+
+    supervisor.on_status = sampled
     overviews = OverviewSource(
         supervisor=supervisor,
         relay=relay,
         line=line,
-        totals=TodayTotals(questions.today),
+        totals=TodayTotals(costs.today),
+        database=lambda: writer.health,
         api_base=settings.api_base,
         version=record.version,
     )
     admin = AdminApi(
         supervisor=supervisor,
-        relay=relay,
-        keys=keys,
-        quotas=quotas,
         links=LoginLinks(),
-        questions=questions,
-        rooms=(SettingsApi(settings=live_settings, line=line, aliases=aliases, heartbeats=heartbeats),),
+        rooms=(
+            SettingsApi(settings=live_settings, line=line, aliases=aliases, heartbeats=heartbeats),
+            RequestsApi(requests=RequestQuestions(questions, prices), relay=relay),
+            KeysApi(keys=keys, quotas=quotas, questions=questions),
+            ConnectionsApi(supervisor=supervisor, api_base=settings.api_base),
+            LogsApi(home=home),
+            DatabaseApi(home=home),
+            InstallationApi(settings=settings, home=home, questions=questions, version=record.version),
+            PerformanceApi(
+                questions=PerformanceQuestions(questions, discarded=lambda: throughput.discarded), supervisor=supervisor
+            ),
+            CostApi(settings=live_settings, prices=prices, questions=costs),
+            PlanApi(plans=Plans(engine_questions.plan), supervisor=supervisor),
+            PlaygroundApi(relay=relay, source=supervisor, reception=reception),
+            MachineApi(sampler=MachineSampler(home.read_records)),
+        ),
         prometheus=prometheus,
         engine_questions=engine_questions,
         overviews=overviews,
@@ -141,10 +185,12 @@ async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, eng
     return Control(
         supervisor=supervisor,
         keeper=RecordKeeper(home, secret=secret, records=lambda: (record, engine_process.record)),
+        pruning=Pruning(writer),
         line=line,
         reception=reception,
         writer=writer,
         questions=questions,
+        throughput=throughput,
         public_app=public_api(
             keys=keys,
             relay=relay,

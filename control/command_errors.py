@@ -9,6 +9,7 @@ CommandFailed           1
 ├── StartFailed         1
 │   └── StartRefused    5
 ├── OrderRefused        1
+├── BackupFailed        1
 ├── NotAnswering        1
 ├── NotRunning          3
 ├── PortTaken           5
@@ -51,6 +52,10 @@ class StartRefused(StartFailed):
 
 class OrderRefused(CommandFailed):
     """Control understood, and said no."""
+
+
+class BackupFailed(CommandFailed):
+    """No copy was made; the sentence says why."""
 
 
 class NotAnswering(CommandFailed):

@@ -1,33 +1,61 @@
 """What the engine's program can do without a model in memory: plan a load, list the models here, download one.
 
-Each is a process of its own, `python -m engine plan|models|fetch`, which imports no MLX. Nothing is kept here.
+Each is a process of its own, `python -m engine plan|models|fetch`, which imports no MLX. Nothing is kept here:
+`control.plans` keeps plans for a moment.
 """
 
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
 
-from control.admin_errors import ModelRefused
+from control.admin_errors import ModelRefused, UnknownModel
 from control.home import Home
 from control.lifecycle import Wanted
-from control.wire import LoadProgress, MemoryPlan, ModelList, ModelOnDisk
+from control.plans import Planned
+from control.wire import LoadProgress, MemoryPlan, ModelList, ModelOnDisk, PlanAnswer
 
 logger = logging.getLogger(__name__)
 
 # Reading the headers of hundreds of shards on a slow disk takes seconds.
 ANSWER_LIMIT_S: Final = 60.0
+# Source: engine.errors.ModelNotFound.
+MODEL_NOT_FOUND: Final = "not_found"
 
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 
 
-class _PlanAnswer(msgspec.Struct):
-    """The part of `python -m engine plan --json` that a load needs; no plan for a model that is not downloaded yet."""
+class _PlannedModel(msgspec.Struct):
+    name: str
+    path: str
+    native_context_tokens: int
 
+
+class _PlanReport(msgspec.Struct):
+    """The part of `python -m engine plan --json` that is needed; no plan for a model that is not downloaded yet.
+
+    `code` is there when the engine refused, and then `message` is its sentence.
+    """
+
+    message: str = ""
+    code: str | None = None
+    model: _PlannedModel | None = None
     plan: MemoryPlan | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What the engine's program wrote, and how it ended."""
+
+    question: str
+    answer: bytes
+    complaint: bytes
+    exit_code: int | None
 
 
 class EngineQuestions:
@@ -40,18 +68,42 @@ class EngineQuestions:
 
         Raises ModelRefused, with the engine's sentence, when it is known already that this load would not work.
         """
-        plan = await self._plan(wanted)
+        plan = (await self._report(wanted)).plan
         if plan is not None and not plan.fits:
             raise ModelRefused(plan.verdict)
         return plan is not None
 
     async def find(self, wanted: Wanted) -> None:
         """Raises ModelRefused when there is nothing to load it from."""
-        await self._plan(wanted)
+        await self._report(wanted)
+
+    async def plan(self, wanted: Wanted) -> Planned:
+        """What a load would find; that it can't be is an answer, too.
+
+        Raises UnknownModel for a name that is nothing, and ModelRefused when the engine can't be asked.
+        """
+        said = await self._ask(*_plan_arguments(wanted))
+        if said.exit_code != 0 and not said.answer.strip():
+            _require_success(said)
+        report = _understood(said.answer, _PlanReport)
+        if report.code == MODEL_NOT_FOUND:
+            raise UnknownModel(report.message)
+        if report.code is not None:
+            return Planned(PlanAnswer(outcome="refused", verdict=report.message, name=wanted.model), folder=None)
+        if report.model is None or report.plan is None:
+            return Planned(PlanAnswer(outcome="not_here", verdict=report.message, name=wanted.model), folder=None)
+        answer = PlanAnswer(
+            outcome="fits" if report.plan.fits else "too_large",
+            verdict=report.plan.verdict,
+            name=report.model.name,
+            plan=report.plan,
+            native_context_tokens=report.model.native_context_tokens,
+        )
+        return Planned(answer, folder=Path(report.model.path))
 
     async def models(self) -> tuple[ModelOnDisk, ...]:
         """Raises ModelRefused when the engine can't look."""
-        return _understood(await self._ask("models", "--json"), ModelList).models
+        return _understood(_require_success(await self._ask("models", "--json")), ModelList).models
 
     async def fetch(self, model: str, on_progress: Callable[[LoadProgress], None]) -> None:
         """Download a model, however long it takes. Cancelled, it ends where it is, and goes on from there next time.
@@ -63,19 +115,12 @@ class EngineQuestions:
             complaint = asyncio.create_task(process.stderr.read())
             async for line in process.stdout:
                 on_progress(_understood(line, LoadProgress))
-            _require_success("fetch", await process.wait(), await complaint)
+            _require_success(_Said("fetch", b"", exit_code=await process.wait(), complaint=await complaint))
 
-    async def _plan(self, wanted: Wanted) -> MemoryPlan | None:
-        arguments = ["plan", "--model", wanted.model, "--json"]
-        if wanted.context is not None:
-            arguments += ["--context", str(wanted.context)]
-        if wanted.budget_bytes is not None:
-            arguments += ["--budget", str(wanted.budget_bytes)]
-        if wanted.kv_bits is not None:
-            arguments += ["--kv-bits", str(wanted.kv_bits)]
-        return _understood(await self._ask(*arguments), _PlanAnswer).plan
+    async def _report(self, wanted: Wanted) -> _PlanReport:
+        return _understood(_require_success(await self._ask(*_plan_arguments(wanted))), _PlanReport)
 
-    async def _ask(self, *arguments: str) -> bytes:
+    async def _ask(self, *arguments: str) -> _Said:
         async with self._running(*arguments) as process:
             try:
                 async with asyncio.timeout(ANSWER_LIMIT_S):
@@ -84,8 +129,7 @@ class EngineQuestions:
                 raise ModelRefused(
                     f"The engine did not answer `{arguments[0]}` within {ANSWER_LIMIT_S:.0f} s."
                 ) from error
-            _require_success(arguments[0], process.returncode, complaint)
-            return answer
+            return _Said(arguments[0], answer, complaint, process.returncode)
 
     @asynccontextmanager
     async def _running(self, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
@@ -109,12 +153,24 @@ class EngineQuestions:
                 await process.wait()
 
 
-def _require_success(question: str, exit_code: int | None, complaint: bytes) -> None:
-    if exit_code == 0:
-        return
-    logger.warning("engine question failed question=%s code=%s", question, exit_code)
-    lines = complaint.decode(errors="replace").strip().splitlines()
-    raise ModelRefused(lines[-1] if lines else f"The engine ended `{question}` with {exit_code}.")
+def _plan_arguments(wanted: Wanted) -> list[str]:
+    arguments = ["plan", "--model", wanted.model, "--json"]
+    if wanted.context is not None:
+        arguments += ["--context", str(wanted.context)]
+    if wanted.budget_bytes is not None:
+        arguments += ["--budget", str(wanted.budget_bytes)]
+    if wanted.kv_bits is not None:
+        arguments += ["--kv-bits", str(wanted.kv_bits)]
+    return arguments
+
+
+def _require_success(said: _Said) -> bytes:
+    """What it answered. Raises ModelRefused with the last line of its complaint."""
+    if said.exit_code == 0:
+        return said.answer
+    logger.warning("engine question failed question=%s code=%s", said.question, said.exit_code)
+    lines = said.complaint.decode(errors="replace").strip().splitlines()
+    raise ModelRefused(lines[-1] if lines else f"The engine ended `{said.question}` with {said.exit_code}.")
 
 
 def _understood(answer: bytes, kind: type[Answer]) -> Answer:

@@ -72,6 +72,7 @@ def engine_view(
         governor=None if status is None else status.governor,
         status_age_s=age_s,
         holds=lifecycle.gate == "held",
+        is_downloading=orders.fetched is not None,
     )
 
 

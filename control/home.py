@@ -141,6 +141,11 @@ class Home:
         logger.warning("file ignored file=%s reason=impossible values", self.record_file(name))
         return None
 
+    def read_records(self) -> tuple[ProcessRecord, ...]:
+        """Of all processes that say to be running."""
+        records = (self.read_record(name) for name in PROCESS_NAMES)
+        return tuple(record for record in records if record is not None)
+
     def write_record(self, record: ProcessRecord) -> None:
         """Raises HomeUnusable."""
         _replace(self.record_file(record.name), msgspec.json.encode(record))

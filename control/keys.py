@@ -1,4 +1,4 @@
-"""The key ring: API keys are created, checked, limited and revoked; a key is seen once and stored as SHA-256.
+"""The key ring: API keys are created, checked, changed and revoked; a key is seen once and stored as SHA-256.
 
 It does not read HTTP headers, nor enforce a limit (`quotas` does), and checking a key never touches the database.
 """
@@ -20,7 +20,7 @@ from sqlalchemy.exc import IntegrityError
 from control.admin_errors import KeyNameInvalid, KeyNameTaken, UnknownKey
 from control.metrics.tables import keys
 from control.metrics.writer import Writer
-from control.wire import CreatedKey, KeyLimits, KeyView, LimitsChange
+from control.wire import CreatedKey, KeyChange, KeyLimits, KeyView
 from engine.wire import RequestClass
 
 KEY_PREFIX: Final = "sk-splash-"
@@ -112,8 +112,8 @@ class KeyRing:
             return stored.view
         return await self._change(key_id, revoked_at_s=self._wall())
 
-    async def limit(self, key_id: int, change: LimitsChange) -> KeyView:
-        """From the next request on. Harmless for a revoked key. Raises UnknownKey."""
+    async def change(self, key_id: int, change: KeyChange) -> KeyView:
+        """Its class and limits, from the next request on. Harmless for a revoked key. Raises UnknownKey."""
         self._find(key_id)
         fields = {name: value for name, value in msgspec.structs.asdict(change).items() if value is not UNSET}
         return await self._change(key_id, **fields) if fields else self._find(key_id).view

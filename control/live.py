@@ -96,6 +96,9 @@ class Life:
         self._output_tokens = 0
         self._reasoning_tokens = 0
         self._first_token_at: float | None = None
+        self._first_emission_tokens = 0
+        self._newest_token_at: float | None = None
+        self._largest_gap_s: float | None = None
         self._is_suspended = False
         self._usage: wire.Usage | None = None
         self._timings: wire.Timings | None = None
@@ -167,7 +170,12 @@ class Life:
     def _emitted(self, num_tokens: int, now: float) -> None:
         if self._first_token_at is None:
             self._first_token_at = now
+            self._first_emission_tokens = num_tokens
             self._prefilled_tokens = self.prompt_tokens or self._prefilled_tokens
+        if self._newest_token_at is not None:
+            # A pause to give memory to others is in it, too: for the client it is a wait like any other.
+            self._largest_gap_s = max(self._largest_gap_s or 0.0, now - self._newest_token_at)
+        self._newest_token_at = now
         self._is_suspended = False
         # The first sample holds the first emission: those tokens belong to the prefill, not to the decode speed.
         self._output_tokens += num_tokens
@@ -249,6 +257,11 @@ class Life:
             cached_tokens=usage.cached,
             completion_tokens=usage.completion,
             reasoning_tokens=usage.reasoning,
+            request_class=self.ticket.request_class,
+            first_emission_tokens=self._first_emission(),
+            drafted_tokens=usage.drafted,
+            accepted_tokens=usage.accepted,
+            largest_gap_ms=None if self._largest_gap_s is None else self._largest_gap_s * 1000,
         )
 
     @property
@@ -284,6 +297,10 @@ class Life:
         if self._timings is not None:
             return self._timings.prefill_ms
         return _ms(self._admitted_at, self._first_token_at)
+
+    def _first_emission(self) -> int:
+        """By the engine's count: one event can hold several tokens. Without it, as far as the events tell."""
+        return self._first_emission_tokens if self._timings is None else self._timings.first_emission_tokens
 
     def _decode_ms(self, now: float) -> float | None:
         if self._timings is not None:

@@ -1,15 +1,17 @@
-"""One short, blocking request to a process on this machine: no proxy, no reverse DNS, no name look-up.
+"""One blocking request to a process on this machine: no proxy, no reverse DNS, no name look-up.
 
 It is for identity checks and the CLI, where nothing else runs meanwhile; the event loop talks through `engine_client`.
 """
 
 import http.client
 import socket
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
 CONNECT_TIMEOUT_S: Final = 1.0
+PIECE_BYTES: Final = 64 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +43,21 @@ def ask(
         return Answer(answer.status, answer.read())
     except (OSError, http.client.HTTPException):
         return None
+    finally:
+        connection.close()
+
+
+def pieces(port: int, path: str, *, secret: str, timeout_s: float) -> Iterator[Answer]:
+    """A GET whose answer may be long, piece by piece, each with the same status.
+
+    Raises OSError and HTTPException when nobody answers in time, or the answer breaks off.
+    """
+    connection = http.client.HTTPConnection(LOOPBACK, port, timeout=timeout_s)
+    try:
+        connection.request("GET", path, headers={"Host": f"{LOOPBACK}:{port}", "Authorization": f"Bearer {secret}"})
+        answer = connection.getresponse()
+        while piece := answer.read(PIECE_BYTES):
+            yield Answer(answer.status, piece)
     finally:
         connection.close()
 

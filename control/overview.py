@@ -11,9 +11,10 @@ from typing import Final
 from sqlalchemy.exc import SQLAlchemyError
 
 from control.fifo import Line
+from control.metrics.database import cause_of
 from control.relay import Relay
 from control.supervisor import Supervisor
-from control.wire import Overview, Today
+from control.wire import DatabaseHealth, Overview, Today
 
 logger = logging.getLogger(__name__)
 
@@ -36,18 +37,27 @@ class TodayTotals:
             try:
                 self._totals = await self._ask()
             except (SQLAlchemyError, TimeoutError) as error:
-                logger.warning("today's totals not answered reason=%s", error)
+                logger.warning("today's totals not answered reason=%s", cause_of(error))
         return self._totals
 
 
 class OverviewSource:
     def __init__(
-        self, *, supervisor: Supervisor, relay: Relay, line: Line, totals: TodayTotals, api_base: str, version: str
+        self,
+        *,
+        supervisor: Supervisor,
+        relay: Relay,
+        line: Line,
+        totals: TodayTotals,
+        database: Callable[[], DatabaseHealth],
+        api_base: str,
+        version: str,
     ) -> None:
         self._supervisor = supervisor
         self._relay = relay
         self._line = line
         self._totals = totals
+        self._database = database
         self._api_base = api_base
         self._version = version
 
@@ -63,6 +73,7 @@ class OverviewSource:
             decode_tokens_per_second=self._relay.decode_tokens_per_second(),
             decoding=self._relay.num_decoding(),
             today=today,
+            database=self._database(),
             quitting=self._supervisor.is_quitting,
             api_base=self._api_base,
             version=self._version,

@@ -80,7 +80,7 @@ def public_api(
 
         async def endpoint(request: Request) -> RelayedAnswer:
             body = await body_of(request)
-            exchange = await _parsed(parser_of(request.state.key), body, request.state.request_id)
+            exchange = await parsed(parser_of(request.state.key), body, request.state.request_id)
             request_class = models.check_model(exchange.model, source, aliases)
             return RelayedAnswer(relay, exchange, request.state.key, request_class, request.state.answer_of)
 
@@ -91,7 +91,7 @@ def public_api(
 
     async def count_tokens(request: Request) -> Response:
         body = await body_of(request)
-        asked = await _parsed(messages.parse_count, body, request.state.request_id)
+        asked = await parsed(messages.parse_count, body, request.state.request_id)
         models.check_model(asked.model, source, aliases)
         counted = messages.count_body(await reception.until_closed(relay.count(asked.prompt)))
         return Response(counted, media_type="application/json")
@@ -156,7 +156,7 @@ async def _cancel_when_gone(receive: Receive, work: asyncio.Task[None], delivery
         work.cancel()
 
 
-async def _parsed(parse: Callable[[bytes, str], Parsed], body: bytes, request_id: str) -> Parsed:
+async def parsed(parse: Callable[[bytes, str], Parsed], body: bytes, request_id: str) -> Parsed:
     """Raises what `parse` raises on purpose, and InternalError for a mistake of ours, whose text is not logged."""
     try:
         if len(body) <= PARSED_AT_ONCE_BYTES:

@@ -11,6 +11,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from control.lifecycle import Wanted
 from control.load_settings import LEAST_GAP_MS, MOST_GAP_MS, MOST_SHARE
+from control.metrics.database import cause_of
 
 logger = logging.getLogger(__name__)
 
@@ -61,7 +62,7 @@ class RememberedLoads:
             try:
                 await self._settings.put(name, value)
             except SQLAlchemyError as error:
-                logger.warning("load not remembered setting=%s model=%r reason=%s", name, wanted.model, error)
+                logger.warning("load not remembered setting=%s model=%r reason=%s", name, wanted.model, cause_of(error))
 
     def _loads(self) -> dict[str, _Load]:
         return self._settings.get(LOADS, dict[str, _Load]) or {}

@@ -82,6 +82,11 @@ class Supervisor:
         wanted = self._lifecycle.coming or self._lifecycle.wanted
         return None if wanted is None else wanted.model
 
+    @property
+    def status(self) -> wire.Status | None:
+        """The newest of the engine that lives; None until it answers."""
+        return self._newest.status
+
     # --- What a person asks ---
 
     async def load(self, request: LoadRequest) -> Accepted:
@@ -94,7 +99,7 @@ class Supervisor:
         if wrong is not None:
             raise OrderInvalid(wrong)
         await self._adopt_first()
-        wanted = self._orders.complete(request, self._lifecycle)
+        wanted = self.completed(request)
         if self._lifecycle.gate == "none" or wanted == self._lifecycle.wanted:
             self._orders.call_off()
         elif not await self._orders.prepare(wanted, self._load_prepared):
@@ -103,6 +108,10 @@ class Supervisor:
         self._require_not_quitting()
         self._load_prepared(wanted)
         return self._accepted(f"{wanted.model} is {'ready' if self._lifecycle.state == 'ready' else 'on its way'}.")
+
+    def completed(self, request: LoadRequest) -> Wanted:
+        """What would be loaded by this order, which is not given here: with what it leaves out filled in."""
+        return self._orders.complete(request, self._lifecycle)
 
     async def restart(self) -> Accepted:
         """Stop the engine gracefully and load the same model, else the last one. Raises Quitting.

@@ -6,13 +6,37 @@ Every path but HEALTHZ needs `Authorization: Bearer <SPLASH_HOME/secrets/admin>`
 
 from typing import Final, Literal
 
-from control.wire_keys import CreatedKey, KeyLimits, KeyList, KeyUsage, KeyView, LimitsChange, NewKey
+from control.wire_connections import KEY_PLACEHOLDER, ClientConnection, ConnectionList
+from control.wire_database import Backup, BackupRequest
+from control.wire_installation import Installation, StoredRows
+from control.wire_keys import (
+    CreatedKey,
+    KeyChange,
+    KeyLimits,
+    KeyList,
+    KeyTotals,
+    KeyTotalsList,
+    KeyUsage,
+    KeyView,
+    NewKey,
+)
+from control.wire_logs import LOG_NAMES, LogEntry, LogLevel, LogName, LogPage
+from control.wire_machine import (
+    Fan,
+    Machine,
+    MachineMemory,
+    MemoryUser,
+    OwnProcess,
+    Temperature,
+    ThermalPressure,
+)
 from control.wire_metrics import (
     ContextPoint,
     ContextThroughput,
     CostLine,
     CostReport,
     DatabaseHealth,
+    MissList,
     Money,
     Percentiles,
     Performance,
@@ -25,15 +49,18 @@ from control.wire_metrics import (
     TtftPoint,
     WidthThroughput,
 )
+from control.wire_plan import PlanAnswer, PlanOutcome, PlanRequest
+from control.wire_playground import PLAYGROUND_LIMIT_BYTES, PlaygroundMessage, PlaygroundRequest
 from control.wire_requests import (
     ListedRequest,
     Outcome,
-    RequestList,
+    RequestChoices,
     RequestPage,
     RequestPhase,
     RequestRow,
     RequestSort,
     Slot,
+    SortDirection,
     Waiting,
 )
 from engine.wire import (
@@ -45,6 +72,8 @@ from engine.wire import (
     LoadProgress,
     MemoryActual,
     MemoryPlan,
+    MissCause,
+    MissExplanation,
     ModelStatus,
     Phase,
     ProcessRecord,
@@ -54,47 +83,78 @@ from engine.wire import (
 )
 
 __all__ = [
+    "KEY_PLACEHOLDER",
+    "LOG_NAMES",
+    "PLAYGROUND_LIMIT_BYTES",
+    "Backup",
+    "BackupRequest",
     "CacheCleared",
     "CacheStatus",
+    "ClientConnection",
+    "ConnectionList",
     "ContextPoint",
     "ContextThroughput",
     "CostLine",
     "CostReport",
     "CreatedKey",
     "DatabaseHealth",
+    "Fan",
     "GovernorStatus",
+    "Installation",
+    "KeyChange",
     "KeyLimits",
     "KeyList",
+    "KeyTotals",
+    "KeyTotalsList",
     "KeyUsage",
     "KeyView",
     "LayoutStatus",
-    "LimitsChange",
     "ListedRequest",
     "LoadProgress",
+    "LogEntry",
+    "LogLevel",
+    "LogName",
+    "LogPage",
+    "Machine",
+    "MachineMemory",
     "MemoryActual",
     "MemoryPlan",
+    "MemoryUser",
+    "MissCause",
+    "MissExplanation",
+    "MissList",
     "ModelStatus",
     "Money",
     "NewKey",
     "Outcome",
+    "OwnProcess",
     "Percentiles",
     "Performance",
     "Phase",
+    "PlanAnswer",
+    "PlanOutcome",
+    "PlanRequest",
+    "PlaygroundMessage",
+    "PlaygroundRequest",
     "Price",
     "PriceList",
     "ProcessRecord",
     "PromiseStatus",
     "Range",
     "Regression",
+    "RequestChoices",
     "RequestClass",
-    "RequestList",
     "RequestPage",
     "RequestPhase",
     "RequestRow",
     "RequestSort",
     "SelfTest",
     "Slot",
+    "SortDirection",
     "SpeedPoint",
+    "StoredRows",
+    "Temperature",
+    "ThermalPressure",
     "Today",
     "TtftPoint",
     "Waiting",
@@ -120,13 +180,22 @@ MISSES: Final = "/engine/misses"
 BACKUP: Final = "/database/backup"
 REQUESTS: Final = "/requests"
 REQUEST_EXPORT: Final = "/requests/export"
+REQUEST_CHOICES: Final = "/requests/choices"
 REQUEST: Final = "/requests/{id}"
 CANCEL: Final = "/requests/{id}/cancel"
 KEYS: Final = "/keys"
 KEY: Final = "/keys/{id}"
+KEY_TOTALS: Final = "/keys/totals"
+CONNECTIONS: Final = "/connections"
+LOGS: Final = "/logs/{name}"
+LOG_FILE: Final = "/logs/{name}/file"
+INSTALLATION: Final = "/installation"
 MODELS: Final = "/models"
+PLAN: Final = "/plan"
+MACHINE: Final = "/machine"
 LOGIN_LINKS: Final = "/login-links"
 REDEEM: Final = "/login-links/redeem"
+PLAYGROUND: Final = "/playground"
 QUIT: Final = "/quit"
 
 # The life of the engine process as control sees it.
@@ -224,7 +293,8 @@ class EngineView(Frozen, frozen=True, omit_defaults=False):
     """The engine's life as control knows it, with its newest /status (`status_age_s` None: never answered).
 
     `holds`: requests that come now wait for a ready model. False: they run, or nobody is on the way and they get a 503.
-    `cache` comes without its list of misses.
+    `cache` comes without its list of misses. `is_downloading`: `load` and `wanted_model` are about a model that is
+    being downloaded, while another one runs or ends.
     """
 
     state: EngineState
@@ -246,6 +316,7 @@ class EngineView(Frozen, frozen=True, omit_defaults=False):
     governor: GovernorStatus | None = None
     status_age_s: float | None = None
     holds: bool = False
+    is_downloading: bool = False
 
 
 class Overview(Frozen, frozen=True, omit_defaults=False):

@@ -21,9 +21,10 @@ class KeyLimits(Frozen, frozen=True, omit_defaults=False):
     tokens_per_day: Limit | None = None
 
 
-class LimitsChange(Frozen, frozen=True):
-    """PATCH /keys/{id}: what is left out stays; null takes the limit away."""
+class KeyChange(Frozen, frozen=True):
+    """PATCH /keys/{id}: what is left out stays; null takes a limit away."""
 
+    request_class: RequestClass | UnsetType = UNSET
     max_in_flight: Limit | UnsetType | None = UNSET
     requests_per_day: Limit | UnsetType | None = UNSET
     tokens_per_day: Limit | UnsetType | None = UNSET
@@ -65,3 +66,24 @@ class CreatedKey(Frozen, frozen=True, omit_defaults=False):
 
 class KeyList(Frozen, frozen=True, omit_defaults=False):
     keys: tuple[KeyView, ...]
+
+
+class KeyTotals(Frozen, frozen=True, omit_defaults=False):
+    """What a key was used for on the last 30 days of this machine, today included, without what was turned away.
+
+    `hit_rate` = cached / prompt tokens, None without any. `last_used_at_s`: when its newest request that ended began.
+    """
+
+    id: int
+    requests: int
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    hit_rate: float | None
+    last_used_at_s: float
+
+
+class KeyTotalsList(Frozen, frozen=True, omit_defaults=False):
+    """GET /keys/totals: by the keys' ids; keys that were not used in that time are left out."""
+
+    keys: tuple[KeyTotals, ...]

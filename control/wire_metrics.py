@@ -8,12 +8,12 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from engine.wire import Frozen
+from engine.wire import Frozen, MissExplanation
 
 # The last hour, the last 24 hours, 7 days, 30 days, and everything since Splash was installed.
 Range = Literal["hour", "day", "week", "month", "all"]
 
-Currency = Annotated[str, Meta(pattern="^[A-Z]{3}$")]
+Currency = Annotated[str, Meta(pattern=r"^[A-Z]{3}\Z")]
 PerMillion = Annotated[float, Meta(ge=0, le=1_000_000)]
 
 
@@ -84,9 +84,10 @@ class CostLine(Frozen, frozen=True, omit_defaults=False):
 
 
 class CostReport(Frozen, frozen=True, omit_defaults=False):
-    """GET /cost?range=R: days and months oldest first; keys and models of the range, the dearest first.
+    """GET /cost?range=R: what the tokens would have cost at `prices`, those in force now, whenever they were used.
 
-    `months` are all that there are, whatever the range.
+    `total`, `keys` and `models` (the dearest first) are of the range, to the second. `days` (oldest first) are whole
+    local days: those that the range touches, of 30 days at least and 400 at most. `months`: all that there are.
     """
 
     range: Range
@@ -132,8 +133,9 @@ class ContextPoint(Frozen, frozen=True, omit_defaults=False):
 
 
 class Regression(Frozen, frozen=True, omit_defaults=False):
-    """Least squares over the points, weighted by their seconds. `correlation` near 0: speed doesn't depend on context.
+    """Least squares, weighted by seconds. `correlation` near 0: speed doesn't depend on context.
 
+    Over all stretches of the range that are such points: `points` of them, of which the answer has the newest only.
     tokens_per_second = intercept + slope_per_1k * context_tokens / 1000
     """
 
@@ -197,3 +199,14 @@ class Performance(Frozen, frozen=True, omit_defaults=False):
     tokens_per_draft: float | None
     input_output_ratio: float | None
     discarded: dict[str, int]
+
+
+class MissList(Frozen, frozen=True, omit_defaults=False):
+    """GET /engine/misses: the last prompts that the cache served less far than it could, oldest first.
+
+    `is_on`: whether the engine has a prefix cache; `reason` says why not.
+    """
+
+    misses: tuple[MissExplanation, ...] = ()
+    is_on: bool = False
+    reason: str = ""

@@ -87,7 +87,11 @@ class RequestRow(Frozen, frozen=True, omit_defaults=False):
 
 
 class ListedRequest(Frozen, frozen=True, omit_defaults=False):
-    """A row with what is computed from it. `tokens_per_second` of its decode; `cost` at the prices in force now."""
+    """A row with what is computed from it; `cost` at the prices in force now, 0 when it was rejected.
+
+    tokens_per_second = (completion_tokens - max(first_emission_tokens, 1)) / decode time; None: nothing came after the
+    first emission.
+    """
 
     row: RequestRow
     tokens_per_second: float | None
@@ -100,12 +104,25 @@ RequestSort = Literal[
 ]
 
 
+SortDirection = Literal["asc", "desc"]
+
+
 class RequestPage(Frozen, frozen=True, omit_defaults=False):
-    """GET /requests: one page of those that match. `next` is the `after` of the next page; None: this is the last."""
+    """GET /requests: one page of those that match.
+
+    `next` is the `after` of the next page, `previous` of the one before; None: there is none. `sorted_since_s`: by
+    anything but time only those are sorted that began then or later, because there are too many; None: all that match.
+    """
 
     requests: tuple[ListedRequest, ...]
     next: str | None = None
+    previous: str | None = None
+    sorted_since_s: float | None = None
 
 
-class RequestList(Frozen, frozen=True, omit_defaults=False):
-    requests: tuple[RequestRow, ...]
+class RequestChoices(Frozen, frozen=True, omit_defaults=False):
+    """GET /requests/choices: what there are requests of, to filter by."""
+
+    keys: tuple[str, ...]
+    models: tuple[str, ...]
+    dialects: tuple[str, ...]

@@ -1,6 +1,6 @@
 """The engine's command line: `serve` (the default), `plan`, `models` and `fetch`; the exit codes that control reads.
 
-It does none of the work. A refusal is one sentence, the last line on stderr.
+It does none of the work. A refusal is one sentence, the last line on stderr; with --json also an ErrorAnswer on stdout.
 """
 
 import argparse
@@ -30,6 +30,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             _serve(parsed)
     except EngineError as error:
+        if getattr(parsed, "json", False):
+            print(_refusal_as_json(error))
         print(error.message, file=sys.stderr)
         return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
     return 0
@@ -107,6 +109,13 @@ def _fetch(parsed: argparse.Namespace) -> None:
         sys.stdout.flush()
 
     resolve(parsed.model, parsed.home, on_progress=tell)
+
+
+def _refusal_as_json(error: EngineError) -> str:
+    """For programs that must tell a model that is not there from one that is no good."""
+    from engine.wire import ErrorAnswer
+
+    return msgspec.json.encode(ErrorAnswer(code=error.code, message=error.message)).decode()
 
 
 def _with_default(arguments: Sequence[str]) -> list[str]:

@@ -204,6 +204,7 @@ def plan(
         longest_context_tokens=figures.longest_tokens,
         warm_session_tokens=usual,
         warm_sessions=figures.warm_sessions,
+        smallest_pool_bytes=short_bytes,
     )
 
 

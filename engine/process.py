@@ -23,9 +23,10 @@ from engine.door.server import Door, make_app
 from engine.errors import EngineError
 from engine.launch import bind, read_launch, remove_record, write_record
 from engine.promises import Promises
-from engine.wire import Launch, ModelStatus
+from engine.wire import Launch, ModelStatus, Roofline
 
 if TYPE_CHECKING:
+    from engine.model.loader import LoadedModel
     from engine.startup import CheckedModel
     from engine.text.tokenizer import TextModel
     from engine.worker import Worker
@@ -133,6 +134,7 @@ class _Life:
             max_streams=self._launch.concurrency,
             kv_bits=checked.plan.kv_bits,
             text_tests=lambda: (template_canary(text_model.result()),),
+            roofline=lambda loaded: _roofline(checked, loaded),
             promises=Promises(max_gap_ms=self._launch.max_gap_ms, decode_share=self._launch.decode_share),
         )
         self._worker.start()
@@ -158,11 +160,19 @@ def _check(launch: Launch, home: Path, on_progress: Callable[[int, int], None]) 
 def _fit_device(checked: "CheckedModel", launch: Launch) -> "CheckedModel":
     """On the text thread: importing MLX takes a second or more that the loop must not stand still for."""
     import engine.model.loader
+    import engine.roofline
     import engine.worker  # noqa: F401  # imported for the time it takes
     from engine.device import working_set_bytes
     from engine.startup import within_device
 
     return within_device(checked, launch, working_set_bytes())
+
+
+def _roofline(checked: "CheckedModel", loaded: "LoadedModel") -> Roofline | None:
+    """On the worker thread, when the weights are loaded and no context is: what contexts may take is free."""
+    from engine.roofline import roofline
+
+    return roofline(loaded.model, loaded.config, checked.preflight, checked.plan)
 
 
 def _describe(checked: "CheckedModel", text_model: "Future[TextModel]") -> ModelStatus:

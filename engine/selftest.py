@@ -101,7 +101,7 @@ def choose_layout(
         try:
             candidate = maker(model, references[0].caches)
         except LayoutUnsupported as unsupported:
-            tests.append(not_passed(name, str(unsupported)))
+            tests.append(not_supported(name, str(unsupported)))
             why_not.append(f"{name}: {unsupported}")
             continue
         test = try_layout(name, model, candidate, references, kv_bits=kv_bits)
@@ -238,6 +238,10 @@ def compared(name: str, error: float, tolerance: float, *, to: str) -> SelfTest:
 
 def not_passed(name: str, detail: str) -> SelfTest:
     return SelfTest(name=name, passed=False, error=None, tolerance=None, detail=detail)
+
+
+def not_supported(name: str, detail: str) -> SelfTest:
+    return SelfTest(name=name, passed=False, error=None, tolerance=None, detail=detail, is_supported=False)
 
 
 def largest_difference(layout: Layout, references: Sequence[Reference]) -> float:

@@ -25,6 +25,7 @@ from engine.wire import (
     ModelStatus,
     RequestCounts,
     RequestStatus,
+    Roofline,
     SchedulerStatus,
     SelfTest,
     Status,
@@ -96,6 +97,7 @@ class EngineFacts:
     model: ModelStatus | None = None
     layout: LayoutStatus | None = None
     self_tests: tuple[SelfTest, ...] = ()
+    roofline: Roofline | None = None
     load: LoadProgress = field(default_factory=LoadProgress)
 
 
@@ -141,6 +143,7 @@ def build_status(
         cache=cache,
         promises=scheduler.promise_status(),
         governor=governor,
+        roofline=facts.roofline,
     )
 
 

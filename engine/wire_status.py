@@ -48,7 +48,8 @@ class LayoutStatus(Frozen, frozen=True, omit_defaults=False):
 class SelfTest(Frozen, frozen=True, omit_defaults=False):
     """One check of the loaded model at start. `error` is the largest difference seen, against `tolerance`.
 
-    It is of logits; of outputs and state, relative, for "gated_delta".
+    It is of logits; of outputs and state, relative, for "gated_delta". `is_supported` False: it did not pass because a
+    model of this kind has no such thing, and nothing is wrong.
     """
 
     name: str
@@ -56,6 +57,7 @@ class SelfTest(Frozen, frozen=True, omit_defaults=False):
     error: float | None
     tolerance: float | None
     detail: str = ""
+    is_supported: bool = True
 
 
 class LoadProgress(Frozen, frozen=True, omit_defaults=False):
@@ -180,7 +182,7 @@ class MemoryPlan(Frozen, frozen=True, omit_defaults=False):
     need(context, sequences) = weights + fixed + sequences * (2 * state_bytes_per_sequence + context *
     kv_bytes_per_token): a running sequence keeps its state twice, one live and one to resume from.
     A session that stays warm in the prefix cache takes `warm_session_bytes(context)` = context * kv_bytes_per_token +
-    snapshots_per_session * state_bytes_per_sequence.
+    snapshots_per_session * state_bytes_per_sequence. A pool below `smallest_pool_bytes` can't run a short request.
     """
 
     weights_bytes: int
@@ -198,6 +200,33 @@ class MemoryPlan(Frozen, frozen=True, omit_defaults=False):
     longest_context_tokens: int = 0
     warm_session_tokens: int = 0
     warm_sessions: int = 0
+    smallest_pool_bytes: int = 0
+
+
+class SlidingWindow(Frozen, frozen=True, omit_defaults=False):
+    """Layers that attend to the newest `tokens` only; all those of one size together."""
+
+    tokens: int
+    bytes_per_token: int
+
+
+class Roofline(Frozen, frozen=True, omit_defaults=False):
+    """What a decode step reads from memory, and how fast memory is: together they bound the speed. Bytes.
+
+    A step with `width` streams reads `shared_bytes` once; the union of the experts that its tokens chose, each of
+    `expert_bytes` in all layers together; and of each stream state_bytes + context * kv_bytes_per_token +
+    min(context, window) * bytes_per_token for every window. No experts: `num_experts` is 0.
+    `bandwidth_bytes_per_s` was measured when the model was loaded, reads and writes counted alike.
+    """
+
+    bandwidth_bytes_per_s: float
+    shared_bytes: int
+    kv_bytes_per_token: int
+    state_bytes: int = 0
+    windows: tuple[SlidingWindow, ...] = ()
+    expert_bytes: int = 0
+    num_experts: int = 0
+    experts_per_token: int = 0
 
 
 class GovernorStatus(Frozen, frozen=True, omit_defaults=False):
@@ -268,3 +297,4 @@ class Status(Frozen, frozen=True, omit_defaults=False):
     cache: CacheStatus | None = None
     promises: PromiseStatus | None = None
     governor: GovernorStatus | None = None
+    roofline: Roofline | None = None

@@ -33,7 +33,7 @@ from engine.request import Request, SampledToken
 from engine.scheduler import Decode, Idle, Join, Prefill, Refuse, Scheduler, Start, Suspend
 from engine.status import Counters, EngineFacts, MemorySampler, build_status
 from engine.step import DecodedStep
-from engine.wire import CacheCleared, LoadProgress, MemoryPlan, ModelStatus, SelfTest, Status
+from engine.wire import CacheCleared, LoadProgress, MemoryPlan, ModelStatus, Roofline, SelfTest, Status
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ OnProgress = Callable[[int, int], None]
 
 
 class Worker:
-    """`load` returns an object with the field `model`; it, `describe` and `text_tests` run on the worker's thread.
+    """`load` returns an object with the field `model`. It and what takes or tests that run on the worker's thread.
 
     `on_fatal` is called there with what ended the thread: Refused (for the model) or DeviceFailed.
     """
@@ -63,6 +63,7 @@ class Worker:
         kv_bits: int | None = None,
         promises: Promises = DEFAULT_PROMISES,
         text_tests: Callable[[], Sequence[SelfTest]] = tuple,
+        roofline: Callable[[Any], Roofline | None] = lambda _: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._load = load
@@ -70,6 +71,7 @@ class Worker:
         self._on_fatal = on_fatal
         self._kv_bits = kv_bits
         self._text_tests = text_tests
+        self._roofline = roofline
         self._clock = clock
         self._started_at = self._reading_began_at = clock()
         self._facts = EngineFacts(concurrency=max_streams, memory_plan=memory_plan)
@@ -154,6 +156,7 @@ class Worker:
         )
         self._facts.model = self._describe(loaded)
         self._facts.layout, self._facts.self_tests = prepared.layout, (*prepared.tests, *self._text_tests())
+        self._facts.roofline = self._roofline(loaded)
         mx.clear_cache()
         gc.collect()
         gc.freeze()  # a full collection would walk the model's and the libraries' objects: 37 ms of a stream's gap

@@ -22,7 +22,22 @@ from webui.control_client import ControlClient
 from webui.errors import ConsoleError
 from webui.farewell import Farewell
 from webui.guard import HEALTHZ, Guard
-from webui.pages import clients, load, login, now, quitting
+from webui.pages import (
+    clients,
+    cost,
+    engine_orders,
+    load,
+    login,
+    logs,
+    model,
+    now,
+    performance,
+    playground,
+    quitting,
+    requests,
+    requests,
+    settings,
+)
 from webui.pages.edge import Console, Message, message
 from webui.render import FRONTEND, Renderer
 from webui.sessions import Sessions
@@ -59,8 +74,16 @@ def make_app(
             Route(HEALTHZ, healthz),
             *login.ROUTES,
             *now.ROUTES,
+            *engine_orders.ROUTES,
+            *model.ROUTES,
             *load.ROUTES,
             *clients.ROUTES,
+            *logs.ROUTES,
+            *settings.ROUTES,
+            *cost.ROUTES,
+            *performance.ROUTES,
+            *playground.ROUTES,
+            *requests.ROUTES,
             *quitting.ROUTES,
             Mount("/static", StaticFiles(directory=FRONTEND / "static")),
         ],

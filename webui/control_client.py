@@ -3,6 +3,7 @@
 It keeps no state but the connection, repeats nothing, and decides nothing about what an answer means.
 """
 
+from collections.abc import AsyncIterator
 from typing import Final, TypeVar
 from urllib.parse import quote
 
@@ -23,6 +24,10 @@ LOAD_TIMEOUT_S: Final = 20.0
 CLEAR_TIMEOUT_S: Final = 35.0
 # Listing models starts a process that reads folders and headers.
 MODELS_TIMEOUT_S: Final = 20.0
+# The gateway writes a heartbeat every 15 s, and its first at the latest 21 s after a question.
+TALK_TIMEOUT_S: Final = 60.0
+# Between two pieces of what is passed on to somebody who may be slow.
+DOWNLOAD_TIMEOUT_S: Final = 30.0
 
 # What goes wrong before a byte of the order is on its way; after anything else it may have arrived.
 _NEVER_SENT: Final = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -48,7 +53,8 @@ class ControlClient:
         return await self.ask("GET", wire.OVERVIEW, wire.Overview)
 
     async def recent_requests(self, limit: int) -> tuple[wire.RequestRow, ...]:
-        return (await self.ask("GET", f"{wire.REQUESTS}?limit={limit}", wire.RequestList)).requests
+        page = await self.ask("GET", f"{wire.REQUESTS}?limit={limit}", wire.RequestPage)
+        return tuple(listed.row for listed in page.requests)
 
     async def models(self) -> tuple[wire.ModelOnDisk, ...]:
         return (await self.ask("GET", wire.MODELS, wire.ModelList, timeout_s=MODELS_TIMEOUT_S)).models
@@ -86,6 +92,23 @@ class ControlClient:
     async def quit(self, *, force: bool) -> wire.Accepted:
         return await self.ask("POST", wire.QUIT, wire.Accepted, wire.QuitRequest(force=force))
 
+    async def talk(self, order: wire.PlaygroundRequest) -> httpx.Response:
+        """The answer as it comes, which the caller must close: then the request ends, too. Raises before its start."""
+        headers = {"Authorization": f"Bearer {self._home.admin_secret()}", "Content-Type": "application/json"}
+        content = msgspec.json.encode(order)
+        question = self._http.build_request(
+            "POST", wire.PLAYGROUND, headers=headers, content=content, timeout=TALK_TIMEOUT_S
+        )
+        try:
+            response = await self._http.send(question, stream=True)
+            if not response.is_success:
+                await response.aread()
+        except httpx.HTTPError as error:
+            raise ControlGone(f"control does not answer: {type(error).__name__}") from error
+        if response.is_success:
+            return response
+        raise _refusal(response)
+
     async def ask(
         self,
         method: str,
@@ -119,6 +142,27 @@ class ControlClient:
         if response.is_success:
             return response.content
         raise _refusal(response)
+
+    async def download(self, path: str) -> AsyncIterator[bytes]:
+        """An answer of any length, piece by piece; whoever takes it has a moment for each. Raises before the first."""
+        headers = {"Authorization": f"Bearer {self._home.admin_secret()}"}
+        question = self._http.build_request("GET", path, headers=headers, timeout=DOWNLOAD_TIMEOUT_S)
+        try:
+            response = await self._http.send(question, stream=True)
+        except httpx.HTTPError as error:
+            raise ControlGone(f"control does not answer: {type(error).__name__}") from error
+        if response.is_success:
+            return _chunks(response)
+        await response.aread()
+        raise _refusal(response)
+
+
+async def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:
+    try:
+        async for chunk in response.aiter_bytes():
+            yield chunk
+    finally:
+        await response.aclose()
 
 
 def _refusal(response: httpx.Response) -> ControlGone | ControlRefused:

@@ -25,6 +25,13 @@ USUAL_SHARE_PERCENT: Final = 50
 _WHOLE: Final = re.compile("[0-9]{1,12}")
 _NUMBER: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
 _GROUPING: Final = str.maketrans("", "", ", ")
+_SIZE: Final = re.compile(r"(?P<number>[0-9]{1,12}(\.[0-9]{1,12})?)(?P<unit>[kmgt]?)(ib|b)?")
+_UNIT_BYTES: Final = {"k": 2**10, "m": 2**20, "": 2**30, "g": 2**30, "t": 2**40}
+# Source: control.load_settings: more than any machine has.
+_MOST_BYTES: Final = 2**53
+
+# Typed into a field of numbers, it undoes what the model had last.
+AUTOMATIC: Final = ("auto", "自动", DEFAULT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +58,8 @@ def read(form: Form) -> Filled:
 
 
 def chosen_model(form: Form) -> str:
-    """What was typed wins over what is selected: the list always has something selected. Empty: the last one."""
-    return form.get("other_model", "").strip() or form.get("model", "").strip()
+    """Empty: none."""
+    return form.get("model", "").strip()
 
 
 def is_touched(form: Form, name: str) -> bool:
@@ -60,9 +67,22 @@ def is_touched(form: Form, name: str) -> bool:
     return form.get(name, "").strip() != form.get(f"shown_{name}", "")
 
 
-def _context(text: str) -> int | None:
+def _context(text: str) -> int | str | None:
+    if text.lower() in AUTOMATIC:
+        return DEFAULT
     digits = text.translate(_GROUPING)
     return (int(digits) or None) if _WHOLE.fullmatch(digits) else None
+
+
+def _budget(text: str) -> int | str | None:
+    """Bytes, from a size as people write it: without a unit it is in GiB."""
+    if text.lower() in AUTOMATIC:
+        return DEFAULT
+    size = _SIZE.fullmatch(text.translate(_GROUPING).lower())
+    if size is None:
+        return None
+    num_bytes = int(float(size["number"]) * _UNIT_BYTES[size["unit"]])
+    return num_bytes if 1 <= num_bytes <= _MOST_BYTES else None
 
 
 def _kv_bits(text: str) -> int | str | None:
@@ -90,6 +110,7 @@ def _decode_share(text: str) -> float | None:
 # The fields that are an order each, how they are read, and what is said when that fails.
 _SETTINGS: Final[Mapping[str, tuple[Callable[[str], int | float | str | None], str]]] = {
     "context": (_context, "load.context_wrong"),
+    "budget_bytes": (_budget, "load.budget_wrong"),
     "kv_bits": (_kv_bits, "load.kv_bits_wrong"),
     "max_gap_ms": (_max_gap_ms, "load.max_gap_wrong"),
     "decode_share": (_decode_share, "load.decode_share_wrong"),

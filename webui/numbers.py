@@ -3,15 +3,35 @@
 It decides nothing: unknown is a dash, never a zero, and every reader of a number gets its unit with it or beside it.
 """
 
+from collections.abc import Mapping
+from decimal import ROUND_HALF_UP, Context, Decimal
 from typing import Final
 
-from webui.text import Text
+from webui.text import Language, Text
 
 UNKNOWN: Final = "—"
 
 _KIB: Final = 1024
 _MIB: Final = 1024**2
 _GIB: Final = 1024**3
+
+# What stands before an amount; a code of its own, and a space, for all others. Source: CLDR, but for the plain ¥.
+_CURRENCY_SIGN: Final[Mapping[str, str]] = {
+    "CNY": "¥",
+    "USD": "$",
+    "EUR": "€",
+    "GBP": "£",
+    "JPY": "JP¥",
+    "KRW": "₩",
+    "INR": "₹",
+    "HKD": "HK$",
+    "TWD": "NT$",
+}
+_OTHER_SIGN: Final[Mapping[Language, Mapping[str, str]]] = {"en": {}, "zh": {"USD": "US$"}}
+_WITHOUT_DECIMALS: Final = frozenset({"JPY", "KRW"})
+# By the number of decimals: below it they would be less than two digits, or nothing.
+_SMALL: Final = {0: Decimal(1), 2: Decimal("0.1")}
+_TWO_DIGITS: Final = Context(prec=2, rounding=ROUND_HALF_UP)
 
 
 def tokens(count: int | None) -> str:
@@ -21,6 +41,12 @@ def tokens(count: int | None) -> str:
 def tokens_short(count: int) -> str:
     """262144 -> 262k: the usual name of a context length."""
     return f"{count:,}" if count < 10_000 else f"{count // 1000:,}k"
+
+
+def millions(count: int) -> str:
+    """How many millions, in three digits: 1.05, 51.2, 1,204."""
+    value = count / 1_000_000
+    return f"{value:.2f}" if value < 10 else f"{value:.1f}" if value < 100 else f"{value:,.0f}"
 
 
 def speed(tokens_per_second: float | None) -> str:
@@ -86,3 +112,22 @@ def time_of_day(text: Text, unix_s: float) -> str:
 
 def date_and_time(text: Text, unix_s: float) -> str:
     return text.local(unix_s).strftime("%Y-%m-%d %H:%M")
+
+
+def money(text: Text, amount: float | None, currency: str) -> str:
+    """An amount with its currency: ¥31.20, JP¥1,204, ABC 12.30. A small one keeps two digits: $0.0041.
+
+    Halves are rounded up, as on a bill, from the decimal that the float stands for.
+    """
+    if amount is None:
+        return UNKNOWN
+    exact, places = Decimal(repr(abs(amount))), 0 if currency in _WITHOUT_DECIMALS else 2
+    if 0 < exact < _SMALL[places]:
+        exact = _TWO_DIGITS.plus(exact)
+        places = max(places, 1 - exact.adjusted())
+    rounded = exact.quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_UP)
+    return f"{'−' if amount < 0 else ''}{_currency_sign(text, currency)}{rounded:,f}"
+
+
+def _currency_sign(text: Text, currency: str) -> str:
+    return _OTHER_SIGN[text.language].get(currency) or _CURRENCY_SIGN.get(currency) or f"{currency} "

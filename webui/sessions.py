@@ -47,6 +47,8 @@ class Sessions:
         self.theme_cookie: Final = f"splash-theme-{port}"
         # Set by the page itself, which alone knows the time zone of the person.
         self.zone_cookie: Final = f"splash-zone-{port}"
+        # Which columns the list of requests has.
+        self.columns_cookie: Final = f"splash-columns-{port}"
         self._sessions = URLSafeTimedSerializer(key, salt=f"session {port}")
         self._notices = URLSafeTimedSerializer(key, salt=f"notice {port}")
         self._forms = Signer(key, salt=f"form {port}")

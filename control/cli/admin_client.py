@@ -3,6 +3,8 @@
 It prints nothing and starts nothing.
 """
 
+import http.client
+from collections.abc import Iterator
 from typing import Final, TypeVar
 
 import msgspec
@@ -11,7 +13,7 @@ from control import wire
 from control.command_errors import NotAnswering, NotRunning, OrderRefused, UsageWrong
 from control.home import Home
 from control.identity import live_process
-from control.loopback import ask
+from control.loopback import ask, pieces
 from engine.wire import ProcessRecord
 
 # A switch answers only after the new model's headers were read.
@@ -50,7 +52,7 @@ class AdminClient:
         order = wire.NewKey(name=name, request_class=request_class, limits=limits or wire.KeyLimits())
         return self._ask("POST", wire.KEYS, wire.CreatedKey, order)
 
-    def limit_key(self, key_id: int, change: wire.LimitsChange) -> wire.KeyView:
+    def limit_key(self, key_id: int, change: wire.KeyChange) -> wire.KeyView:
         return self._ask("PATCH", wire.KEY.format(id=key_id), wire.KeyView, change)
 
     def revoke_key(self, key_id: int) -> wire.KeyView:
@@ -75,8 +77,25 @@ class AdminClient:
     def set_heartbeat(self, dialect: str, mode: str) -> None:
         self._ask("PUT", wire.HEARTBEATS, wire.HeartbeatSettings, wire.HeartbeatModes(modes={dialect: mode}))
 
+    def prices(self) -> wire.PriceList:
+        return self._ask("GET", wire.PRICES, wire.PriceList)
+
+    def set_prices(self, prices: wire.PriceList) -> None:
+        self._ask("PUT", wire.PRICES, wire.PriceList, prices)
+
     def login_link(self, *, valid_s: float) -> wire.LoginLink:
         return self._ask("POST", wire.LOGIN_LINKS, wire.LoginLink, wire.NewLoginLink(valid_s=valid_s))
+
+    def export(self, query: str) -> Iterator[bytes]:
+        """Raises as the others do, also in the middle: then what came before is not the whole."""
+        path = f"{wire.REQUEST_EXPORT}?{query}"
+        try:
+            for piece in pieces(self._control.port, path, secret=self._secret, timeout_s=TIMEOUT_S):
+                if piece.status >= 400:
+                    raise OrderRefused(_sentence(piece.body))
+                yield piece.body
+        except (OSError, http.client.HTTPException) as error:
+            raise self._silence(path) from error
 
     def _ask(self, method: str, path: str, kind: type[Answer], body: msgspec.Struct | None = None) -> Answer:
         """Raises NotRunning, NotAnswering, and OrderRefused with its sentence when it refuses."""
@@ -93,15 +112,18 @@ class AdminClient:
             timeout_s=TIMEOUT_S,
         )
         if answer is None:
-            if live_process(self._control) is None:
-                raise NotRunning
-            raise NotAnswering(f"pid {self._control.pid} on port {self._control.port} said nothing to {path}")
+            raise self._silence(path)
         if answer.status >= 400:
             raise OrderRefused(_sentence(answer.body))
         try:
             return msgspec.json.decode(answer.body, type=kind)
         except msgspec.DecodeError as error:
             raise OrderRefused(f"Control answers in a form that is not understood ({error}); is it older?") from error
+
+    def _silence(self, path: str) -> NotRunning | NotAnswering:
+        if live_process(self._control) is None:
+            return NotRunning()
+        return NotAnswering(f"pid {self._control.pid} on port {self._control.port} said nothing to {path}")
 
 
 def _sentence(body: bytes) -> str:

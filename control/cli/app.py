@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from importlib.metadata import version
+from pathlib import Path
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -18,6 +19,7 @@ from control.cli.connect import connect
 from control.cli.keys import keys
 from control.cli.load_options import Budget, Context, DecodeShare, Given, KvBits, MaxGapMs, load_request
 from control.cli.places import AsJson, running_control, this_place
+from control.cli.requests import requests
 from control.cli.settings import settings
 from control.command_errors import CommandFailed, StartFailed
 from control.config import Settings
@@ -37,6 +39,7 @@ app.add_typer(keys, name="keys")
 app.add_typer(cache, name="cache")
 app.add_typer(aliases, name="aliases")
 app.add_typer(settings, name="settings")
+app.add_typer(requests, name="requests")
 app.command()(connect)
 
 Model = Annotated[str | None, typer.Argument(help="A folder, a model's name, or `demo`. Without it: the last one.")]
@@ -196,6 +199,22 @@ def models(as_json: AsJson = False) -> None:
     from control.cli.models import print_models
 
     print_models(this_place(), as_json=as_json)
+
+
+@app.command()
+def backup(
+    file: Annotated[
+        Path | None, typer.Argument(help="A new file, or a folder. Without it: SPLASH_HOME/backups.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy the database into one new file.
+
+    Keys, settings and all numbers; Splash may run meanwhile.
+    """
+    from control.cli.backup import print_backup
+
+    print_backup(this_place(), file, as_json=as_json)
 
 
 @app.command()

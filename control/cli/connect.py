@@ -19,7 +19,14 @@ from control.cli.tables import printable
 from control.cli.words import one_of
 from control.command_errors import UsageWrong
 from control.connections.clients import CLIENTS
-from control.connections.connection import Client, ConfigFile, ConfigInvalid, Connection
+from control.connections.connection import (
+    Client,
+    ConfigFile,
+    ConfigInvalid,
+    Connection,
+    context_tokens_of,
+    instructions,
+)
 from control.connections.merging import ConfigUnusable, Written, read_config, write_config
 from control.loopback import ask
 from control.wire import CreatedKey, KeyView, Overview
@@ -73,7 +80,7 @@ def connect(
         typer.echo(msgspec.json.encode(report(done)).decode())
         return
     if done.written is None:
-        typer.echo(instructions(done))
+        typer.echo(instructions(done.client, done.connection))
     typer.echo("\n".join(remarks(done)), err=True)
 
 
@@ -81,7 +88,7 @@ def connected(admin: AdminClient, order: Order, home: Path) -> Connected:
     """Carry it out. Raises UsageWrong, ConfigUnusable before anything was changed, and what the admin API refuses."""
     file, client = order.client.file, order.client
     if file is None and order.writes:
-        raise UsageWrong(f"{client.title} has no config file; set what `splash connect {client.name}` prints.")
+        raise UsageWrong(f"{client.title} has no config file; use what `splash connect {client.name}` prints.")
     path = None if file is None else file.path(os.environ, home)
     overview = admin.overview()
     connection = connection_of(overview, key="")
@@ -111,9 +118,7 @@ def connected(admin: AdminClient, order: Order, home: Path) -> Connected:
 
 
 def connection_of(overview: Overview, *, key: str) -> Connection:
-    model = overview.engine.model
-    context_tokens = None if model is None else model.maximum_context_tokens
-    return Connection(api_base=overview.api_base, key=key, context_tokens=context_tokens)
+    return Connection(api_base=overview.api_base, key=key, context_tokens=context_tokens_of(overview.engine))
 
 
 def minted(admin: AdminClient, order: Order) -> CreatedKey:
@@ -125,15 +130,6 @@ def minted(admin: AdminClient, order: Order) -> CreatedKey:
     while name in taken:
         name, number = f"{wanted} {number}", number + 1
     return admin.new_key(name, "interactive")
-
-
-def instructions(done: Connected) -> str:
-    """What a person copies: lines for a shell, or the content of the client's config file."""
-    variables = done.client.environment(done.connection)
-    if variables:
-        return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
-    assert done.client.file is not None
-    return done.client.file.merged("", done.connection).rstrip("\n")
 
 
 def remarks(done: Connected) -> list[str]:

@@ -15,7 +15,7 @@ from control.cli.places import AsJson, running_control, this_place
 from control.cli.tables import has_room, print_table, printable
 from control.cli.words import one_of
 from control.command_errors import OrderRefused, UsageWrong
-from control.wire import KeyLimits, KeyView, LimitsChange, RequestClass
+from control.wire import KeyChange, KeyLimits, KeyView, RequestClass
 
 OFF: Final = "off"
 WHOLE: Final = re.compile("[1-9][0-9]{0,14}")
@@ -72,7 +72,7 @@ def limit(
     What is left out stays.
     """
     change = limits_change(max_in_flight, requests_per_day, tokens_per_day)
-    if change == LimitsChange():
+    if change == KeyChange():
         raise UsageWrong("Which limit? --max-in-flight, --requests-per-day, --tokens-per-day: a number, or off.")
     client = running_control(this_place())
     view = client.limit_key(active_key(client.keys(), name).id, change)
@@ -105,9 +105,9 @@ def revoke(key: Annotated[str, typer.Argument(metavar="NAME|ID", help="As `splas
     typer.echo(f'Key {view.id}, "{printable(view.name)}", is revoked.')
 
 
-def limits_change(max_in_flight: str | None, requests_per_day: str | None, tokens_per_day: str | None) -> LimitsChange:
+def limits_change(max_in_flight: str | None, requests_per_day: str | None, tokens_per_day: str | None) -> KeyChange:
     """Raises UsageWrong, with the option that can't be understood."""
-    return LimitsChange(
+    return KeyChange(
         max_in_flight=_limit("--max-in-flight", max_in_flight),
         requests_per_day=_limit("--requests-per-day", requests_per_day),
         tokens_per_day=_limit("--tokens-per-day", tokens_per_day),

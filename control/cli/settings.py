@@ -12,6 +12,7 @@ import typer
 
 from control.cli.admin_client import AdminClient
 from control.cli.places import AsJson, running_control, this_place
+from control.cli.prices import PRICE, price_of, price_rows, with_price
 from control.cli.tables import print_table, printable
 from control.command_errors import UsageWrong
 from control.fifo import MAXIMUM_CONCURRENCY
@@ -31,11 +32,12 @@ def list_settings(context: typer.Context, as_json: AsJson = False) -> None:
     if context.invoked_subcommand is not None:
         return
     client = running_control(this_place())
-    concurrency, heartbeats = client.overview().concurrency, client.heartbeats()
+    concurrency, heartbeats, prices = client.overview().concurrency, client.heartbeats(), client.prices()
     if as_json:
-        typer.echo(msgspec.json.encode({CONCURRENCY: concurrency, "heartbeats": heartbeats.modes}).decode())
+        values = {CONCURRENCY: concurrency, "heartbeats": heartbeats.modes, "prices": prices}
+        typer.echo(msgspec.json.encode(values).decode())
     else:
-        print_table(("setting", "value", "can be"), rows(concurrency, heartbeats))
+        print_table(("setting", "value", "can be"), [*rows(concurrency, heartbeats), *price_rows(prices)])
 
 
 @settings.command("set")
@@ -44,7 +46,7 @@ def set_setting(
 ) -> None:
     """Change a setting, at once and for later starts.
 
-    For example: `splash settings set heartbeat.messages=ping`.
+    For example: `splash settings set heartbeat.messages=ping`, or `'price.default=CNY 1/0.1/3'`.
     """
     change = change_of(text)
     change(running_control(this_place()))
@@ -72,4 +74,7 @@ def change_of(text: str) -> Callable[[AdminClient], None]:
         return lambda client: client.set_concurrency(int(value))
     if name.startswith(HEARTBEAT):
         return lambda client: client.set_heartbeat(name.removeprefix(HEARTBEAT), value)
+    if name.startswith(PRICE):
+        price, model = price_of(value), name.removeprefix(PRICE)
+        return lambda client: client.set_prices(with_price(client.prices(), model, price))
     raise UsageWrong(f"There is no setting {printable(name)!r}; `splash settings` lists them.")

@@ -3,10 +3,13 @@
 It reads and writes no file (`control.connections.merging`) and mints no key (`control.cli.connect`).
 """
 
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+from control.wire import EngineView
 
 # The longest that the gateway holds a request; heartbeats flow meanwhile, and no client may give up before.
 LONG_WAIT_MS: Final = 24 * 60 * 60 * 1000
@@ -52,17 +55,37 @@ class ConfigFile:
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """`environment`: what can be set in a shell instead, empty when that is not enough. `notes`: what can't be set."""
+    """`environment`: what can be set in a shell instead, empty when that is not enough. `notes`: what can't be set.
+
+    `command`: what is run as it is, for a client that has neither.
+    """
 
     name: str
     title: str
     file: ConfigFile | None
     environment: Callable[[Connection], dict[str, str]]
     notes: tuple[str, ...] = ()
+    command: Callable[[Connection], str] | None = None
 
 
 class ConfigInvalid(Exception):
     """`str(error)` ends the sentence "FILE …", and holds nothing of the file's content."""
+
+
+def instructions(client: Client, connection: Connection) -> str:
+    """What a person copies: lines for a shell, or the content of the client's config file."""
+    if client.command is not None:
+        return client.command(connection)
+    variables = client.environment(connection)
+    if variables:
+        return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in variables.items())
+    assert client.file is not None, "a client without variables and command has a file"
+    return client.file.merged("", connection).rstrip("\n")
+
+
+def context_tokens_of(engine: EngineView) -> int | None:
+    """What the loaded model takes; None when none is loaded."""
+    return None if engine.model is None else engine.model.maximum_context_tokens
 
 
 def no_environment(_connection: Connection) -> dict[str, str]:

@@ -7,12 +7,13 @@ import contextlib
 import os
 import sqlite3
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from control.errors import DatabaseUnusable
+from control.metrics.damage import DatabaseDamaged, check, is_damage
 from control.metrics.tables import SCHEMA_REVISION
 
 BUSY_TIMEOUT_S: Final = 5.0
@@ -20,11 +21,15 @@ MIGRATIONS: Final = Path(__file__).parent / "migrations"
 
 
 class DatabaseLost(SQLAlchemyError):
-    """The file was renamed or deleted, and another could not be made in its place yet."""
+    """The file was renamed, deleted or damaged, and another could not be made in its place yet."""
 
 
 def open_database(path: Path) -> Engine:
-    """Create and migrate the file; the answer begins each transaction IMMEDIATE. Raises DatabaseUnusable."""
+    """Create and migrate the file; the answer begins each transaction IMMEDIATE. Raises DatabaseUnusable.
+
+    DatabaseDamaged, when another may take its place. A migration is one transaction: done wholly, or not at all.
+    """
+    engine = None
     try:
         # SQLite gives -wal and -shm the mode of the file itself.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -32,8 +37,11 @@ def open_database(path: Path) -> Engine:
         engine = _engine(path, begin="BEGIN IMMEDIATE", pragmas=("journal_mode = WAL", "synchronous = NORMAL"))
         with engine.begin() as connection:
             _migrate(connection, path)
-    except (OSError, sqlite3.Error, SQLAlchemyError) as error:
-        raise DatabaseUnusable(f"The database {path} cannot be used: {cause_of(error)}.") from error
+        _check(engine, path)
+    except (OSError, sqlite3.Error, SQLAlchemyError, DatabaseUnusable) as error:
+        if engine is not None:
+            engine.dispose()
+        raise _unusable(path, error) from error
     return engine
 
 
@@ -41,20 +49,41 @@ def open_for_reading(path: Path) -> Engine:
     return _engine(path, begin="BEGIN", pragmas=("query_only = ON",))
 
 
+def checkpoint(engine: Engine, mode: Literal["PASSIVE", "TRUNCATE"]) -> None:
+    """Put into the file what is only beside it, as far as no reader needs it there; outside of a transaction."""
+    connection = engine.raw_connection()
+    try:
+        connection.cursor().execute(f"PRAGMA wal_checkpoint({mode})")
+    finally:
+        connection.close()
+
+
 def put_aside(engine: Engine) -> None:
     """Let go of a file that was renamed; what is not in it yet, but beside it, is put into it first."""
     with contextlib.suppress(sqlite3.Error, SQLAlchemyError):
-        connection = engine.raw_connection()
-        try:
-            connection.cursor().execute("PRAGMA wal_checkpoint(PASSIVE)")
-        finally:
-            connection.close()
+        checkpoint(engine, "PASSIVE")
     engine.dispose()
 
 
 def cause_of(error: Exception) -> str:
     """On one line, and without the statement and its values, which SQLAlchemy adds."""
     return " ".join(str(getattr(error, "orig", None) or error).split())
+
+
+def _check(engine: Engine, path: Path) -> None:
+    connection = engine.raw_connection()
+    try:
+        check(connection.cursor(), path.stat().st_size)
+    finally:
+        connection.close()
+
+
+def _unusable(path: Path, error: Exception) -> DatabaseUnusable:
+    if isinstance(error, DatabaseDamaged) or is_damage(error):
+        return DatabaseDamaged(f"The database {path} cannot be used: {cause_of(error)}.")
+    if isinstance(error, DatabaseUnusable):
+        return error
+    return DatabaseUnusable(f"The database {path} cannot be used: {cause_of(error)}.")
 
 
 def _engine(path: Path, *, begin: str, pragmas: tuple[str, ...]) -> Engine:

@@ -21,3 +21,8 @@ def local_midnight_s(now_s: float) -> float:
 def next_midnight_s(now_s: float) -> float:
     """Unix time of the coming midnight in this machine's time zone."""
     return local_midnight_s(local_midnight_s(now_s) + INTO_NEXT_DAY_S)
+
+
+def local_day(at_s: float) -> str:
+    """YYYY-MM-DD in this machine's time zone, as the tables of days name it."""
+    return datetime.fromtimestamp(at_s).astimezone().date().isoformat()

@@ -1,69 +1,103 @@
-"""The questions that the console asks of splash.db, answered on one reading thread, never on the event loop.
+"""The one thread that reads splash.db: every question to it is asked here, so that none holds up the event loop.
 
-It writes nothing, and knows nothing of requests that still run.
+Questions about one subject are in files of their own; here are those that control itself needs. It writes nothing, and
+knows nothing of requests that still run.
 """
 
 import asyncio
+import sqlite3
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final, TypeVar
 
 from sqlalchemy import Connection, Engine, and_, func, or_, select
+from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from control.metrics.local_day import local_midnight_s
-from control.metrics.opened_file import opened_at
-from control.metrics.tables import keys, requests
-from control.wire import KeyUsage, RequestRow, Today
+from control.admin_errors import QuestionTooLong
+from control.metrics.damage import is_damage
+from control.metrics.database import cause_of
+from control.metrics.local_day import local_day, local_midnight_s
+from control.metrics.opened_file import FileId, opened_at
+from control.metrics.tables import daily_requests, keys, requests
+from control.wire import KeyUsage, Today
 
 QUESTION_TIMEOUT_S: Final = 10.0
+# Steps of SQLite's machine between two looks at the clock: a few tenths of a millisecond.
+STEPS_BETWEEN_LOOKS: Final = 10_000
 
 _Answer = TypeVar("_Answer")
+BeginAnew = Callable[[FileId | None, str], Awaitable[None]]
 
 
 class Questions:
-    """Takes the engine of `open_for_reading`, and closes it. Each raises SQLAlchemyError or TimeoutError."""
+    """Takes the engine of `open_for_reading`, and closes it. Each raises SQLAlchemyError or TimeoutError.
 
-    def __init__(self, engine: Engine, *, wall: Callable[[], float] = time.time) -> None:
+    `begin_anew` is the writer's: a question that meets damage is asked again of the file that takes the place.
+    """
+
+    def __init__(
+        self, engine: Engine, *, wall: Callable[[], float] = time.time, begin_anew: BeginAnew | None = None
+    ) -> None:
         self._engine = engine
         self._wall = wall
+        self._begin_anew = begin_anew
         self._file = opened_at(Path(engine.url.database or ""))
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metrics-reader")
 
-    async def recent_requests(self, limit: int) -> tuple[RequestRow, ...]:
-        """Newest first."""
-        statement = select(requests).order_by(requests.c.number.desc()).limit(limit)
-        rows = await self._ask(lambda connection: connection.execute(statement).mappings().all())
-        return tuple(RequestRow(**row) for row in rows)
-
     async def today(self) -> Today:
-        """Since local midnight; what was turned away at the door is not counted."""
-        since_s = local_midnight_s(self._wall())
-        return await self._ask(lambda connection: _totals(connection, since_s))
+        """Of the local day; what was turned away at the door is not counted."""
+        day = local_day(self._wall())
+        return await self.ask(lambda connection: _totals(connection, day))
 
     async def usage_by_key(self) -> dict[int, KeyUsage]:
         """Since local midnight, by the key's id; keys without a request that counts are left out."""
         since_s = local_midnight_s(self._wall())
-        return await self._ask(lambda connection: _usage_by_key(connection, since_s))
+        return await self.ask(lambda connection: _usage_by_key(connection, since_s))
 
     async def last_number(self) -> int:
         """The highest request number so far, 0 before the first."""
         statement = select(func.coalesce(func.max(requests.c.number), 0))
-        return await self._ask(lambda connection: connection.execute(statement).scalar_one())
+        return await self.ask(lambda connection: connection.execute(statement).scalar_one())
 
     def close(self) -> None:
         self._thread.shutdown(wait=True)
         self._engine.dispose()
 
-    async def _ask(self, question: Callable[[Connection], _Answer]) -> _Answer:
-        async with asyncio.timeout(QUESTION_TIMEOUT_S):
-            return await asyncio.get_running_loop().run_in_executor(self._thread, self._answer, question)
+    async def ask(self, question: Callable[[Connection], _Answer], *, limit_s: float = QUESTION_TIMEOUT_S) -> _Answer:
+        """What `question` finds, in one read transaction: it may only read, and must be quick, for others wait.
 
-    def _answer(self, question: Callable[[Connection], _Answer]) -> _Answer:
+        Raises QuestionTooLong when SQLite has worked on it for `limit_s`.
+        """
+        async with asyncio.timeout(QUESTION_TIMEOUT_S):
+            try:
+                return await self._asked(question, limit_s)
+            except SQLAlchemyError as error:
+                if self._begin_anew is None or not is_damage(error):
+                    raise
+                # Shielded: that this one no longer waits must not leave a damaged file in place.
+                await asyncio.shield(self._begin_anew(self._file.id, cause_of(error)))
+            return await self._asked(question, limit_s)
+
+    async def _asked(self, question: Callable[[Connection], _Answer], limit_s: float) -> _Answer:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._answer, question, limit_s)
+
+    def _answer(self, question: Callable[[Connection], _Answer], limit_s: float) -> _Answer:
         self._follow_file()
         with self._engine.begin() as connection:
-            return question(connection)
+            driver = connection.connection.driver_connection
+            assert isinstance(driver, sqlite3.Connection), "the driver of SQLite"
+            deadline = time.monotonic() + limit_s
+            driver.set_progress_handler(lambda: time.monotonic() >= deadline, STEPS_BETWEEN_LOOKS)
+            try:
+                return question(connection)
+            except OperationalError as error:
+                if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+                    raise QuestionTooLong from error
+                raise
+            finally:
+                driver.set_progress_handler(None, 0)
 
     def _follow_file(self) -> None:
         """When the writer made another file, this is asked from now on; until then the old one still answers."""
@@ -75,16 +109,11 @@ class Questions:
             self._file = found
 
 
-def _totals(connection: Connection, since_s: float) -> Today:
-    columns = requests.c
-    row = connection.execute(
-        select(
-            func.count(),
-            func.coalesce(func.sum(columns.prompt_tokens), 0),
-            func.coalesce(func.sum(columns.cached_tokens), 0),
-            func.coalesce(func.sum(columns.completion_tokens), 0),
-        ).where(columns.started_at_s >= since_s, columns.outcome != "rejected")
-    ).one()
+def _totals(connection: Connection, day: str) -> Today:
+    columns = daily_requests.c
+    names = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens")
+    sums = (func.coalesce(func.sum(columns[name]), 0) for name in names)
+    row = connection.execute(select(*sums).where(columns.day == day)).one()
     num_requests, prompt_tokens, cached_tokens, completion_tokens = row
     return Today(
         requests=num_requests,

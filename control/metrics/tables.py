@@ -68,6 +68,8 @@ requests = Table(
     Column("largest_gap_ms", Float),
     Index("requests_number", "number"),
     Index("requests_started_at_s", "started_at_s"),
+    # What can be filtered by, then time: control.metrics.request_kinds.
+    Index("requests_kind", "key", "model", "dialect", "outcome", "request_class", "started_at_s"),
 )
 
 # A stretch of pure decoding (control.metrics.stretch), kept as long as request rows are.
@@ -90,7 +92,7 @@ stretches = Table(
 
 
 def _request_sums() -> list[Column[Any]]:
-    """Sums over requests. Tokens and times are those of all but rejected ones."""
+    """Sums over requests: `requests` = completed + cancelled + failed; the `rejected` add nothing but to their own."""
     counts = ("requests", "completed", "cancelled", "failed", "rejected", "prompt_tokens", "cached_tokens")
     more_counts = ("completion_tokens", "reasoning_tokens", "drafted_tokens", "accepted_tokens")
     times = ("queue_ms", "prefill_ms", "decode_ms")

@@ -119,7 +119,7 @@ def test_a_session_survives_a_restart_of_the_console(own_console, pages):
 
 def test_a_new_key_is_shown_once_and_can_be_copied(console, control, pages):
     page = pages.open(console.link(), permissions=["clipboard-read", "clipboard-write"])
-    page.click("nav >> text=Keys")
+    page.click("nav >> text=Clients")
     page.get_by_label("name").fill("laptop")
 
     page.get_by_role("button", name="Make the key").click()

@@ -112,24 +112,6 @@ def test_a_panel_for_one_request_never_turns_into_that_of_another(console, contr
     assert page.locator(":popover-open").count() == 0
 
 
-def test_the_choice_in_the_load_panel_survives_the_refresh_and_is_what_is_loaded(own_console, control, pages):
-    model = {"architecture": "dense", "quantization": None, "weights_bytes": 1, "native_context_tokens": 1}
-    control.models = (
-        fake.wire.ModelOnDisk(name="mine", path="/m/mine", fits=True, is_demo=False, **model),
-        fake.wire.ModelOnDisk(name="demo", path="/m/demo", fits=True, is_demo=True, **model),
-    )
-    page = pages.open(own_console.link())
-
-    page.click("text=Load…")
-    page.get_by_label("Model on this machine").select_option("mine")
-    page.get_by_label("Context, in tokens").fill("65,536")
-    page.wait_for_timeout(2_200)
-    page.get_by_role("button", name="Load", exact=True).click()
-    page.wait_for_url(f"{own_console.address}/")
-
-    assert control.orders == [("POST", "/engine/load", {"model": "mine", "context": 65_536})]
-
-
 def test_the_buttons_do_what_they_say(console, control, pages):
     control.overview = fake.overview(slots=(fake.decoding(slot=1),), line=(fake.waiting(5001, 1),))
     page = pages.open(console.link())

@@ -129,7 +129,7 @@ def engine_with_warnings() -> wire.EngineView:
 def padded_engine() -> wire.EngineView:
     """Its caches are of a kind that has no rows: that is how the model is, and nothing is wrong."""
     why = "no rows for caches of kind ChunkedKVCache"
-    unsupported = wire.SelfTest(name="rows", passed=False, error=None, tolerance=None, detail=why)
+    unsupported = wire.SelfTest(name="rows", passed=False, error=None, tolerance=None, detail=why, is_supported=False)
     layout = wire.LayoutStatus(kind="padded", reason=f"equal to plain decoding in the self-test; rows: {why}")
     passed = wire.SelfTest(name="padded", passed=True, error=0.01, tolerance=0.05)
     return engine(layout=layout, self_tests=(unsupported, passed))
@@ -258,6 +258,11 @@ def finished(number: int, outcome: wire.Outcome = "completed", *, error_code: st
     )
 
 
+def listed(row: wire.RequestRow) -> wire.ListedRequest:
+    speed = row.completion_tokens * 1000 / row.decode_ms if row.decode_ms else None
+    return wire.ListedRequest(row=row, tokens_per_second=speed, cost=0.0123, currency="CNY")
+
+
 @dataclass(slots=True)
 class FakeControl:
     """`orders` are (method, path, body) of what was not a question. `is_silent`: answers 503 without a reason.
@@ -312,7 +317,7 @@ class FakeControl:
     def app(self) -> Starlette:
         routes = [
             Route(wire.OVERVIEW, self._question(lambda: self.overview)),
-            Route(wire.REQUESTS, self._question(lambda: wire.RequestList(requests=self.requests))),
+            Route(wire.REQUESTS, self._requests),
             Route(wire.MODELS, self._question(lambda: wire.ModelList(models=self.models))),
             Route(wire.KEYS, self._question(lambda: wire.KeyList(keys=tuple(self.keys)))),
             Route(wire.REDEEM, self._redeem, methods=["POST"]),
@@ -331,6 +336,12 @@ class FakeControl:
         if path not in self.answers:
             return _json(wire.AdminError(code="not_found", message=f"{path} is not there"), 404)
         return _answered(self.answers[path], 200)
+
+    async def _requests(self, request: Request) -> Response:
+        """`answers[wire.REQUESTS]`, when the test has set it; else `requests`, as the page *Now* lists them."""
+        if wire.REQUESTS in self.answers and "limit=12" not in request.url.query:
+            return await self._answer(request)
+        return self._refused(request) or _json(wire.RequestPage(requests=tuple(map(listed, self.requests))))
 
     def _question(self, answer):
         async def endpoint(request: Request) -> Response:

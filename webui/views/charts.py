@@ -39,6 +39,8 @@ class Chart:
     """`x`: Unix seconds for time, else numbers; a category's x is 0, 1, … and `categories` names them.
 
     `summary` is one sentence that says what is to be seen; `empty` what is shown when there is nothing to draw.
+    `is_stacked`: bars of the same x stand on one another; their values are still each its own. `x_range`: what the axis
+    spans, when that is more than where values are.
     """
 
     id: str
@@ -53,6 +55,8 @@ class Chart:
     series: tuple[Series, ...]
     table: ChartTable
     categories: tuple[str, ...] = ()
+    is_stacked: bool = False
+    x_range: tuple[float, float] | None = None
 
     @property
     def is_empty(self) -> bool:
@@ -67,6 +71,8 @@ class Chart:
                 "xLabel": self.x_label,
                 "yUnit": self.y_unit,
                 "categories": self.categories,
+                "stacked": self.is_stacked,
+                "xRange": self.x_range,
                 "zone": zone,
                 "series": [
                     {"label": each.label, "draw": each.draw, "tone": each.tone, "values": each.values}

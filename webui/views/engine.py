@@ -1,11 +1,11 @@
-"""The engine's card on the page *Now*: which model, how it runs, and what each order would do to the requests.
+"""The engine's card: which model, how it runs, and what each order would do to the requests.
 
 It gives no orders; every sentence here is said before a person decides.
 """
 
 from dataclasses import dataclass
 
-from control.wire import EngineState, EngineView, Overview
+from control.wire import CacheCleared, EngineState, EngineView, Overview
 from webui import numbers
 from webui.text import Text
 from webui.views.facts import Fact, disk_speed, facts
@@ -73,8 +73,28 @@ def engine_card(overview: Overview | None, text: Text) -> EngineCard:
         lead=_lead(engine, text),
         problem=problem(engine, text),
         warnings=warnings(engine, text),
-        load=_load_bar(engine, text) if engine.state == "loading" else None,
+        load=_load_bar(engine, text) if engine.state == "loading" or engine.is_downloading else None,
         facts=facts(overview, text),
+    )
+
+
+def stale(seen: Seen, text: Text) -> str | None:
+    """A sentence while control is silent; None when what is shown is of now."""
+    if seen.is_current:
+        return None
+    if seen.overview is None:
+        return text("stale.never")
+    return text("stale.since", age=numbers.span(text, seen.age_s))
+
+
+def cleared_notice(cleared: CacheCleared, text: Text) -> str:
+    if not cleared.freed_bytes:
+        return text("clear.nothing")
+    return text(
+        "clear.done",
+        size=numbers.size(cleared.freed_bytes),
+        blocks=numbers.tokens(cleared.blocks),
+        snapshots=numbers.tokens(cleared.snapshots),
     )
 
 
@@ -126,14 +146,30 @@ def orders(seen: Seen, text: Text) -> Orders:
 
 
 def _load_bar(engine: EngineView, text: Text) -> LoadBar:
+    """Weights that are read, or a model that is downloaded first: beside one that runs, or before it can be planned."""
     fraction, left_s = load_fraction(engine), load_left_s(engine)
-    percent = None if fraction is None else int(fraction * 100)
-    read = numbers.size(engine.load.bytes_read if engine.load is not None else None)
-    whole = numbers.size(engine.load.bytes_total if engine.load is not None else None)
-    note = text("load.read", read=read, whole=whole) if fraction is not None else text("load.starting")
-    speed = disk_speed(engine)
+    load = engine.load
+    is_download = engine.is_downloading or (fraction is not None and engine.memory_plan is None)
+    read, whole = (numbers.size(load.bytes_read), numbers.size(load.bytes_total)) if load is not None else ("", "")
+    parts = []
+    if fraction is None:
+        parts.append(text("load.starting"))
+    elif is_download:
+        parts.append(text("load.downloaded", read=read, whole=whole))
+    else:
+        parts.append(text("load.read", read=read, whole=whole))
+    speed = _download_speed(engine) if is_download else disk_speed(engine)
     if speed is not None:
-        note = f"{note} · {numbers.byte_speed(speed)}"
+        parts.append(numbers.byte_speed(speed))
     if left_s is not None:
-        note = f"{note} · {text('state.left', span=numbers.span(text, left_s))}"
-    return LoadBar(percent=percent, label=text("load.bar"), note=note)
+        parts.append(text("state.left", span=numbers.span(text, left_s)))
+    return LoadBar(
+        percent=None if fraction is None else int(fraction * 100),
+        label=text("load.download_bar", model=engine.wanted_model or "") if is_download else text("load.bar"),
+        note=" · ".join(parts),
+    )
+
+
+def _download_speed(engine: EngineView) -> float | None:
+    load = engine.load
+    return None if load is None or not load.bytes_read or not load.seconds else load.bytes_read / load.seconds

@@ -1,4 +1,4 @@
-"""The facts of the model's card on the page *Now*: how it was loaded, how it runs, what it keeps and what it promises.
+"""The facts of the model's card: how it was loaded, how it runs, what it keeps and what it promises.
 
 It warns of nothing: that is `webui.views.problems`.
 """
@@ -9,7 +9,7 @@ from typing import Final
 from control.wire import CacheStatus, EngineView, MemoryPlan, Overview, PromiseStatus, SelfTest
 from webui import numbers
 from webui.text import Text
-from webui.views.self_tests import Together, applied_tests, failed_tests, together, unsupported_layouts
+from webui.views.self_tests import Together, applied_tests, failed_tests, together, unsupported_tests
 from webui.views.shell import STATE_TEXT
 
 # How the detail of the self-test `late_system` begins. Source: engine.text.canary.
@@ -136,7 +136,7 @@ def _of_the_start(engine: EngineView, text: Text) -> list[Fact]:
     found = []
     num_tests = len(applied_tests(engine))
     if num_tests:
-        failed, unsupported = failed_tests(engine), unsupported_layouts(engine)
+        failed, unsupported = failed_tests(engine), unsupported_tests(engine)
         value = text("fact.tests_of", passed=num_tests - len(failed), all=num_tests)
         hint = text.join(
             text("fact.tests_failed", names=", ".join(failed)) if failed else "",
@@ -144,7 +144,7 @@ def _of_the_start(engine: EngineView, text: Text) -> list[Fact]:
             text("fact.tests_hint"),
         )
         found.append(Fact(text("fact.tests"), value, hint))
-    if engine.load is not None and engine.model is not None:
+    if engine.load is not None and engine.model is not None and not engine.is_downloading:
         speed = disk_speed(engine)
         took = numbers.span(text, engine.load.seconds)
         value = took if speed is None else f"{took} · {numbers.byte_speed(speed)}"

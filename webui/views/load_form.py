@@ -1,6 +1,6 @@
-"""The form that loads a model: what each field shows, and what is wrong with it.
+"""The page that loads a model: what each field shows, what is wrong with it, and the plan of what was chosen.
 
-It judges nothing: `webui.load_form` reads what comes back.
+It judges nothing: `webui.load_form` reads what comes back, and `webui.views.plan` shows the engine's plan.
 """
 
 from collections.abc import Mapping
@@ -20,8 +20,14 @@ from webui.load_form import (
     is_touched,
 )
 from webui.text import Text
+from webui.views.engine import orders, stale
+from webui.views.plan import PlanView
+from webui.views.shell import Shell
+from webui.watch import Seen
 
 _BITS_TEXT: Final = {8: "load.kv_bits_eight", 4: "load.kv_bits_four"}
+# The fields that are always in sight; the others are folded away.
+_IN_SIGHT: Final = frozenset({"context", "budget_bytes", "kv_bits"})
 
 
 _LIMITS: Final = {
@@ -53,14 +59,11 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class LoadForm:
-    """`is_refused`: it comes back with errors, and its panel opens by itself; `is_unfolded`: one is in the folded part.
-
-    `first_wrong` names the field that the focus goes to.
-    """
+    """`first_wrong` names the field that the focus goes to; `is_unfolded`: something is wrong in the folded part."""
 
     model: str
-    other_model: str
     context: Field
+    budget_bytes: Field
     kv_bits: Field
     bits: tuple[Choice, ...]
     max_gap_ms: Field
@@ -68,9 +71,33 @@ class LoadForm:
     first_wrong: str | None
     is_unfolded: bool
 
-    @property
-    def is_refused(self) -> bool:
-        return self.first_wrong is not None
+
+@dataclass(frozen=True, slots=True)
+class LoadPage:
+    """`plan` None: it was not asked for yet. `can_load` False: nothing can be ordered now, whatever is chosen."""
+
+    shell: Shell
+    stale: str | None
+    form: LoadForm
+    effect: str
+    can_load: bool
+    plan: PlanView | None
+
+
+def load_page(
+    seen: Seen, shell: Shell, form: Form, wrong: Mapping[str, str], *, plan: PlanView | None = None
+) -> LoadPage:
+    """`form` as it was filled in, `wrong` what is wrong with its fields, as keys of sentences."""
+    text = shell.text
+    can = orders(seen, text)
+    return LoadPage(
+        shell=shell,
+        stale=None if shell.ending != "no" else stale(seen, text),
+        form=load_form(seen.overview.engine if seen.overview is not None else None, text, form, wrong),
+        effect=can.load_effect,
+        can_load=can.can_load,
+        plan=plan,
+    )
 
 
 def load_form(engine: EngineView | None, text: Text, form: Form, wrong: Mapping[str, str]) -> LoadForm:
@@ -82,23 +109,28 @@ def load_form(engine: EngineView | None, text: Text, form: Form, wrong: Mapping[
         return Field(name, text(label), text(note, **_LIMITS), value, shown.get(name, ""), error)
 
     return LoadForm(
-        model=form.get("model", ""),
-        other_model=form.get("other_model", ""),
+        model=chosen_model(form),
         context=field("context", "load.context", "load.context_note"),
+        budget_bytes=field("budget_bytes", "load.budget", "load.budget_note"),
         kv_bits=field("kv_bits", "load.kv_bits", "load.kv_bits_note"),
         bits=_bits(text, is_known="kv_bits" in shown),
         max_gap_ms=field("max_gap_ms", "load.max_gap", "load.max_gap_note"),
         decode_share=field("decode_share", "load.decode_share", "load.decode_share_note"),
         first_wrong=next(iter(wrong), None),
-        is_unfolded=bool(wrong.keys() - {"context"}),
+        is_unfolded=bool(wrong.keys() - _IN_SIGHT),
     )
+
+
+def first_mistake(wrong: Mapping[str, str], text: Text) -> str:
+    return next(text(sentence, **_LIMITS) for sentence in wrong.values())
 
 
 def _in_force(engine: EngineView | None, model: str) -> dict[str, str]:
     """What the running model has; nothing for another one, of which only control knows what it had last."""
     if engine is None or engine.state != "ready" or engine.layout is None or engine.promises is None:
         return {}
-    if model not in ("", engine.wanted_model or engine.model_name):
+    running = (engine.model_name, engine.model.id if engine.model is not None else None)
+    if model not in running:
         return {}
     return {
         "kv_bits": DEFAULT if engine.layout.kv_bits is None else str(engine.layout.kv_bits),

@@ -3,22 +3,18 @@
 It turns one overview into ready sentences and numbers; the template only places them.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Final
 
-from control.wire import CacheCleared, ModelOnDisk, Overview
+from control.wire import DatabaseHealth, Money, Overview, Performance, Today
 from webui import numbers
 from webui.text import Text
-from webui.views.engine import EngineCard, Orders, engine_card, orders
-from webui.views.load_form import LoadForm, load_form
+from webui.views.charts import Chart
+from webui.views.engine import EngineCard, Orders, engine_card, orders, stale
 from webui.views.memory import MemoryBar, memory_bar
+from webui.views.performance_charts import first_token_over_time, over_time
 from webui.views.requests import RecentRow, SlotRow, WaitingRow, is_reading, recent_row, slot_rows, waiting_row
 from webui.views.shell import Shell, Tone
 from webui.watch import Seen
-
-_UNTOUCHED: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +31,20 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class HourPage:
+    """The last hour, which is asked for beside the page, and seldom: it takes a question to the database."""
+
+    shell: Shell
+    last_hour: tuple[Chart, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class NowPage:
-    """`stale` is a sentence while control is silent, else None. `models` is filled for whole pages only."""
+    """`stale` is a sentence while control is silent, `trouble` while numbers are lost or late; else None."""
 
     shell: Shell
     stale: str | None
+    trouble: str | None
     figures: tuple[Figure, ...]
     slots: tuple[SlotRow, ...]
     waiting: tuple[WaitingRow, ...]
@@ -47,27 +52,20 @@ class NowPage:
     memory: MemoryBar | None
     engine: EngineCard
     orders: Orders
-    load: LoadForm
     recent: tuple[RecentRow, ...]
     api_base: str
     version: str
-    models: tuple[ModelOnDisk, ...] = ()
+    last_hour: tuple[Chart, ...] = ()
+    """Empty: the page asks for it by itself (`HourPage`)."""
 
 
-def now_page(
-    seen: Seen,
-    shell: Shell,
-    models: tuple[ModelOnDisk, ...] = (),
-    *,
-    form: Mapping[str, str] = _UNTOUCHED,
-    wrong: Mapping[str, str] = _UNTOUCHED,
-) -> NowPage:
-    """`form` is the load form as it was filled in, `wrong` what is wrong with its fields, as keys of sentences."""
+def now_page(seen: Seen, shell: Shell) -> NowPage:
     text, overview = shell.text, seen.overview
     waiting = overview.waiting if overview is not None else ()
     return NowPage(
         shell=shell,
-        stale=None if shell.ending != "no" else _stale(seen, text),
+        stale=None if shell.ending != "no" else stale(seen, text),
+        trouble=_trouble(overview.database, text) if overview is not None else None,
         figures=_figures(overview, text),
         slots=slot_rows(overview, text),
         waiting=tuple(waiting_row(row, text) for row in waiting),
@@ -75,31 +73,10 @@ def now_page(
         memory=memory_bar(overview.engine, text) if overview is not None else None,
         engine=engine_card(overview, text),
         orders=orders(seen, text),
-        load=load_form(overview.engine if overview is not None else None, text, form, wrong),
         recent=tuple(recent_row(row, text) for row in seen.recent),
         api_base=overview.api_base if overview is not None else "",
         version=overview.version if overview is not None else "",
-        models=models,
     )
-
-
-def cleared_notice(cleared: CacheCleared, text: Text) -> str:
-    if not cleared.freed_bytes:
-        return text("clear.nothing")
-    return text(
-        "clear.done",
-        size=numbers.size(cleared.freed_bytes),
-        blocks=numbers.tokens(cleared.blocks),
-        snapshots=numbers.tokens(cleared.snapshots),
-    )
-
-
-def _stale(seen: Seen, text: Text) -> str | None:
-    if seen.is_current:
-        return None
-    if seen.overview is None:
-        return text("stale.never")
-    return text("stale.since", age=numbers.span(text, seen.age_s))
 
 
 def _figures(overview: Overview | None, text: Text) -> tuple[Figure, ...]:
@@ -107,6 +84,7 @@ def _figures(overview: Overview | None, text: Text) -> tuple[Figure, ...]:
     decoding = overview.decoding if overview is not None else 0
     is_any_read = overview is not None and any(is_reading(slot) for slot in overview.slots)
     today = overview.today if overview is not None else None
+    saved = today.saved if today is not None else ()
     num_waiting = len(overview.waiting) if overview is not None else None
     oldest_s = max((row.waited_s for row in overview.waiting), default=None) if overview is not None else None
     return (
@@ -146,15 +124,39 @@ def _figures(overview: Overview | None, text: Text) -> tuple[Figure, ...]:
         Figure(
             name="today",
             label=text("figure.today"),
-            value=numbers.tokens(today.requests if today is not None else None),
-            unit=text.count("figure.requests", today.requests) if today is not None else "",
-            note=text("figure.generated", n=numbers.tokens(today.completion_tokens))
-            if today is not None and today.requests
-            else "",
+            value=_money(saved[0], text) if saved else numbers.UNKNOWN,
+            unit="",
+            note=" · ".join(_also_today(today, text)) if today is not None else "",
             hint=text("figure.today_hint"),
             tone="idle",
         ),
     )
+
+
+def _also_today(today: Today, text: Text) -> tuple[str, ...]:
+    """What has no room in large: how many requests, and amounts in other currencies."""
+    others = (f"+ {_money(amount, text)}" for amount in today.saved[1:])
+    return (text.count("figure.requests", today.requests), *others)
+
+
+def _money(amount: Money, text: Text) -> str:
+    return numbers.money(text, amount.total, amount.currency)
+
+
+def hour_page(performance: Performance, shell: Shell) -> HourPage:
+    charts = (over_time(performance, shell.text), first_token_over_time(performance, shell.text))
+    return HourPage(shell=shell, last_hour=charts)
+
+
+def _trouble(database: DatabaseHealth, text: Text) -> str | None:
+    """What is wrong with the numbers themselves: rows that wait or are lost, and a file that was damaged."""
+    told = (
+        text.count("database.waiting", database.waiting_rows) if database.waiting_rows else "",
+        text("database.problem", reason=database.problem) if database.problem is not None else "",
+        text.count("database.lost", database.lost_rows) if database.lost_rows else "",
+        text("database.set_aside", file=database.set_aside) if database.set_aside is not None else "",
+    )
+    return text.join(*told) or None
 
 
 def _now_at_work(overview: Overview, text: Text) -> str:

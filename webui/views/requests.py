@@ -4,43 +4,12 @@ It counts nothing: figures of the whole system are `webui.views.now`.
 """
 
 from dataclasses import dataclass
-from typing import Final
 
-from control.wire import NUM_SLOTS, Outcome, Overview, RequestRow, Slot, Waiting
+from control.wire import NUM_SLOTS, Overview, RequestRow, Slot, Waiting
 from webui import numbers
 from webui.text import Text
+from webui.views.outcomes import ending_of
 from webui.views.shell import Tone
-
-_OUTCOME_TEXT: Final[dict[Outcome, str]] = {
-    "completed": "outcome.completed",
-    "cancelled": "outcome.cancelled",
-    "failed": "outcome.failed",
-    "rejected": "outcome.rejected",
-}
-_OUTCOME_TONE: Final[dict[Outcome, Tone]] = {
-    "completed": "good",
-    "cancelled": "idle",
-    "failed": "bad",
-    "rejected": "wait",
-}
-_OUTCOME_SIGN: Final[dict[Outcome, str]] = {"completed": "✓", "cancelled": "–", "failed": "✕", "rejected": "!"}
-# Source: control.errors. A code that is not here is shown as it is.
-_REASON_TEXT: Final[dict[str, str]] = {
-    "client_gone": "reason.client_gone",
-    "context_length_exceeded": "reason.context_length_exceeded",
-    "engine_died": "reason.engine_died",
-    "engine_error": "reason.engine_error",
-    "engine_stopped": "reason.engine_stopped",
-    "gateway_restarts": "reason.gateway_restarts",
-    "internal_error": "reason.internal_error",
-    "invalid_request": "reason.invalid_request",
-    "no_model": "reason.no_model",
-    "quitting": "reason.quitting",
-    "rate_limit_exceeded": "reason.rate_limit_exceeded",
-    "waited_too_long": "reason.waited_too_long",
-}
-# The word for the outcome says all of it.
-_CODES_WITHOUT_REASON: Final = frozenset({"request_cancelled"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +118,7 @@ def waiting_row(row: Waiting, text: Text) -> WaitingRow:
 def recent_row(row: RequestRow, text: Text) -> RecentRow:
     # No prompt has 0 tokens: this one was never counted, so nothing is known of it.
     is_counted = row.prompt_tokens > 0
+    ending = ending_of(row, text)
     return RecentRow(
         id=row.id,
         name=f"#{row.number}",
@@ -161,11 +131,11 @@ def recent_row(row: RequestRow, text: Text) -> RecentRow:
         prompt=numbers.tokens(row.prompt_tokens if is_counted else None),
         cached=numbers.tokens(row.cached_tokens if is_counted else None),
         output=numbers.tokens(row.completion_tokens if is_counted else None),
-        outcome=text(_OUTCOME_TEXT[row.outcome]),
-        reason=_reason(row.error_code, text),
-        code=row.error_code or "",
-        outcome_sign=_OUTCOME_SIGN[row.outcome],
-        outcome_tone=_OUTCOME_TONE[row.outcome],
+        outcome=ending.word,
+        reason=ending.reason,
+        code=ending.code,
+        outcome_sign=ending.sign,
+        outcome_tone=ending.tone,
     )
 
 
@@ -237,9 +207,3 @@ def _prefill_bar(slot: Slot, text: Text) -> PrefillBar | None:
             prompt=numbers.tokens(slot.prompt_tokens),
         ),
     )
-
-
-def _reason(code: str | None, text: Text) -> str:
-    if code is None or code in _CODES_WITHOUT_REASON:
-        return ""
-    return text(_REASON_TEXT[code]) if code in _REASON_TEXT else code

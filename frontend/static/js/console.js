@@ -17,6 +17,13 @@
     if (isOther && document.cookie.split("; ").includes(zone)) location.reload();
   }
 
+  // On a narrow screen the pages scroll sideways: the present one is in sight. The page itself must not scroll.
+  const present = document.querySelector(".masthead nav [aria-current]");
+  if (present !== null) {
+    const pages = present.parentElement;
+    pages.scrollLeft = present.offsetLeft - pages.offsetLeft - (pages.clientWidth - present.offsetWidth) / 2;
+  }
+
   let lastAnswerMs = performance.now();
   let lastTryMs = 0;
   let isLost = false;

@@ -26,6 +26,7 @@ from control.metrics.writer import Writer
 from control.public_api import public_api
 from control.relay import Relay
 from engine import wire
+from tests.fakes.newest_rows import newest_rows
 
 SECRET = "engine secret"
 DEMO = wire.ModelStatus(
@@ -237,7 +238,7 @@ class Stage:
     async def rows(self, num_rows=1):
         """All rows, the oldest first, when there are so many: one is written just after its client has the answer."""
         async with asyncio.timeout(3):
-            while len(rows := await self.questions.recent_requests(1000)) < num_rows:  # noqa: ASYNC110  # no event tells
+            while len(rows := await newest_rows(self.questions)) < num_rows:  # noqa: ASYNC110  # no event tells
                 await asyncio.sleep(0.005)
         return list(reversed(rows))
 

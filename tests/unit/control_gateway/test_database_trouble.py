@@ -15,8 +15,10 @@ from control.metrics.database import open_database, open_for_reading
 from control.metrics.questions import Questions
 from control.metrics.settings import load_settings
 from control.metrics.writer import Writer
-from control.wire import LimitsChange
+from control.wire import DatabaseHealth, KeyChange
+from tests.fakes.newest_rows import newest_rows
 from tests.unit.control_gateway.test_metrics import row
+from tests.unit.control_metrics.histories import stretch
 
 PATIENCE_S = 10.0
 
@@ -63,7 +65,7 @@ async def eventually(is_so) -> None:
 async def numbers(splash, expected) -> None:
     """Until the console shows these requests, the newest first."""
     deadline = time.monotonic() + PATIENCE_S
-    while [each.number for each in await splash.questions.recent_requests(100)] != expected:
+    while [each.number for each in await newest_rows(splash.questions, 100)] != expected:
         assert time.monotonic() < deadline
         await asyncio.sleep(0.01)
 
@@ -89,7 +91,7 @@ async def test_a_database_that_takes_no_rows_is_one_line_in_the_log_and_not_a_tr
             await asyncio.sleep(0.1)
 
     [line] = warnings_of(caplog)
-    assert line == "request rows not written waiting=1 lost=0 reason=database is locked"
+    assert line == "rows not written waiting=1 lost=0 reason=database is locked"
     assert all(record.exc_info is None for record in caplog.records)
 
 
@@ -100,7 +102,7 @@ async def test_the_log_says_again_after_a_while_that_rows_wait(splash, caplog, m
         splash.writer.record(row(1))
         await eventually(lambda: len(warnings_of(caplog)) > 1)
 
-    assert warnings_of(caplog)[1] == "request rows not written waiting=1 lost=0 reason=database is locked"
+    assert warnings_of(caplog)[1] == "rows not written waiting=1 lost=0 reason=database is locked"
 
 
 async def test_of_more_rows_than_can_wait_the_oldest_are_lost_and_counted(splash):
@@ -120,7 +122,7 @@ async def test_rows_that_wait_at_the_end_are_lost_and_counted(splash, caplog):
         await asyncio.to_thread(splash.writer.close)
 
     assert splash.writer.losses == 2
-    assert warnings_of(caplog)[-1] == "request rows not written waiting=0 lost=2 reason=Splash ends"
+    assert warnings_of(caplog)[-1] == "rows not written waiting=0 lost=2 reason=Splash ends"
 
 
 @pytest.mark.parametrize("fields", [{"completion_tokens": 2**70}, {"key": "\ud800"}, {"model": None}])
@@ -154,7 +156,7 @@ async def test_nobody_waits_for_ever_for_a_writer_that_is_closed(splash):
 @pytest.mark.parametrize("gone", ["deleted", "renamed", "deleted with its companions"])
 async def test_a_database_that_is_gone_is_made_again_with_keys_and_settings(splash, gone, caplog):
     created = await splash.keys.create("laptop", "batch")
-    await splash.keys.limit(1, LimitsChange(tokens_per_day=7))
+    await splash.keys.change(1, KeyChange(tokens_per_day=7))
     revoked = await splash.keys.create("old")
     await splash.keys.revoke(revoked.view.id)
     await splash.settings.put("concurrency", 3)
@@ -223,3 +225,43 @@ def lose(path, how: str) -> None:
     if how == "deleted with its companions":
         for suffix in ("-wal", "-shm"):
             path.with_name(path.name + suffix).unlink()
+
+
+async def test_while_a_database_is_locked_its_health_says_what_waits_and_why(splash):
+    before = splash.writer.health
+    with Locked(splash.path):
+        splash.writer.record(row(1))
+        splash.writer.record(row(2))
+        await eventually(lambda: splash.writer.health.problem is not None)
+        meanwhile = [splash.writer.health for _ in range(50) if not await asyncio.sleep(0.005)]
+
+    await numbers(splash, [2, 1])
+    await eventually(lambda: splash.writer.health.problem is None)
+    assert set(meanwhile) == {DatabaseHealth(waiting_rows=2, problem="database is locked")}
+    assert before == splash.writer.health == DatabaseHealth()
+
+
+async def test_on_a_full_disk_rows_wait_and_those_beyond_the_limit_are_counted_as_lost(splash):
+    await splash.writer.write(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count = 1"))
+    for number in range(8):
+        # Each needs a page of its own.
+        splash.writer.record(row(number, key="k" * 5000))
+    await eventually(lambda: splash.writer.losses == 3 and splash.writer.health.problem is not None)
+    full = splash.writer.health
+
+    await splash.writer.write(lambda connection: connection.exec_driver_sql("PRAGMA max_page_count = 1000000"))
+
+    await numbers(splash, [7, 6, 5, 4, 3])
+    await eventually(lambda: splash.writer.health.problem is None)
+    assert full == DatabaseHealth(waiting_rows=5, lost_rows=3, problem="database or disk is full")
+    assert splash.writer.health == DatabaseHealth(lost_rows=3)
+
+
+async def test_stretches_wait_and_are_lost_as_requests_are(splash):
+    with Locked(splash.path):
+        for number in range(8):
+            splash.writer.record(stretch(tokens=number))
+        await eventually(lambda: splash.writer.losses == 3)
+
+    found = await splash.writer.write(lambda c: c.exec_driver_sql("SELECT tokens FROM stretches").scalars().all())
+    assert found == [3, 4, 5, 6, 7]

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from control.errors import EngineStopped, GatewayRestarts
-from control.wire import LimitsChange
+from control.wire import KeyChange
 from engine import wire
 from tests.unit.control_gateway.gateway_scripts import asking, in_decode, the_only_row
 from tests.unit.control_gateway.gateway_stage import FINISHED, accepted, assert_refused, chat_body, eventually, staged
@@ -55,7 +55,7 @@ async def test_a_slow_client_gets_the_end_of_a_complete_answer_whoever_interrupt
 
 
 async def test_a_client_at_its_limit_that_leaves_and_asks_again_at_once_is_served(stage):
-    await stage.keys.limit(1, LimitsChange(max_in_flight=1))
+    await stage.keys.change(1, KeyChange(max_in_flight=1))
     stage.engine.scripts = [in_decode()]
 
     async with asking(stage, stream=True):
@@ -70,7 +70,7 @@ async def test_a_client_at_its_limit_that_leaves_and_asks_again_at_once_is_serve
 
 
 async def test_a_client_at_its_limit_that_stays_is_refused_within_a_second(stage):
-    await stage.keys.limit(1, LimitsChange(max_in_flight=1))
+    await stage.keys.change(1, KeyChange(max_in_flight=1))
     stage.engine.scripts = [in_decode()]
 
     async with asking(stage, stream=True):

@@ -10,7 +10,7 @@ from control.admin_errors import KeyNameInvalid, KeyNameTaken, UnknownKey
 from control.keys import Key, load_keys
 from control.metrics.database import open_database
 from control.metrics.writer import Writer
-from control.wire import KeyLimits, LimitsChange
+from control.wire import KeyChange, KeyLimits
 
 
 class Home:
@@ -152,7 +152,7 @@ async def test_a_key_has_no_limits_unless_it_is_given_some(home):
 async def test_limits_change_one_by_one_at_once_and_for_the_next_start(home):
     created = await home.keys.create("laptop", limits=KeyLimits(max_in_flight=2, requests_per_day=100))
 
-    changed = await home.keys.limit(created.view.id, LimitsChange(requests_per_day=None, tokens_per_day=5000))
+    changed = await home.keys.change(created.view.id, KeyChange(requests_per_day=None, tokens_per_day=5000))
     at_once = home.keys.verify(created.key.encode()).limits
     home.restart()
 
@@ -163,20 +163,20 @@ async def test_limits_change_one_by_one_at_once_and_for_the_next_start(home):
 async def test_a_change_of_nothing_changes_nothing(home):
     created = await home.keys.create("laptop", limits=KeyLimits(max_in_flight=2))
 
-    assert await home.keys.limit(created.view.id, LimitsChange()) == created.view
+    assert await home.keys.change(created.view.id, KeyChange()) == created.view
 
 
 async def test_a_key_that_is_not_there_cannot_be_limited(home):
     with pytest.raises(UnknownKey, match="id 7"):
-        await home.keys.limit(7, LimitsChange(max_in_flight=1))
+        await home.keys.change(7, KeyChange(max_in_flight=1))
 
 
 async def test_two_changes_of_one_key_at_once_are_both_kept(home):
     created = await home.keys.create("laptop")
 
     await asyncio.gather(
-        home.keys.limit(created.view.id, LimitsChange(max_in_flight=1)),
-        home.keys.limit(created.view.id, LimitsChange(tokens_per_day=9)),
+        home.keys.change(created.view.id, KeyChange(max_in_flight=1)),
+        home.keys.change(created.view.id, KeyChange(tokens_per_day=9)),
         home.keys.revoke(created.view.id),
     )
     (view,) = home.keys.list()

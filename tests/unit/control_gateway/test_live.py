@@ -209,3 +209,71 @@ def test_a_prompt_that_is_paused_has_no_estimate_until_it_is_read_again(life):
     assert (paused.is_suspended, paused.eta_s) == (True, None)
     assert life.as_slot(102.0).is_suspended is False
     assert life.as_slot(102.0).eta_s is not None
+
+
+def finished(**timings):
+    usage = wire.Usage(prompt=1000, completion=30, drafted=40, accepted=24)
+    return wire.Finished(reason="stop", usage=usage, timings=wire.Timings(**timings))
+
+
+def test_a_row_tells_the_largest_gap_between_emissions_and_none_before_the_first(life):
+    life.admitted(slot=0, now=100.0)
+    life.happened(prefill(1000), 130.0)
+    for now in (140.0, 140.5, 142.0, 142.1):
+        life.happened([wire.TextDelta(text="x")], now)
+    life.happened([finished()], 150.0)
+
+    assert life.as_row(150.0).largest_gap_ms == 1500
+
+
+def test_a_pause_for_memory_is_a_gap_like_any_other_for_the_client(life):
+    life.admitted(slot=0, now=100.0)
+    life.happened([wire.TextDelta(text="x")], 101.0)
+    life.sampled(sample(is_suspended=True), 102.0)
+    life.happened([wire.TextDelta(text="x")], 121.0)
+
+    assert life.as_row(121.0).largest_gap_ms == 20_000
+
+
+def test_a_single_emission_has_no_gap(life):
+    life.admitted(slot=0, now=100.0)
+    life.happened([wire.TextDelta(text="x"), wire.TextDelta(text="y")], 101.0)
+
+    assert life.as_row(130.0).largest_gap_ms is None
+
+
+def test_a_second_run_begins_with_no_gap(life):
+    life.admitted(slot=0, now=100.0)
+    for now in (101.0, 105.0):
+        life.happened([wire.TextDelta(text="x")], now)
+    life.put_back()
+    life.admitted(slot=0, now=200.0)
+    for now in (201.0, 202.0):
+        life.happened([wire.TextDelta(text="x")], now)
+
+    assert life.as_row(202.0).largest_gap_ms == 1000
+
+
+def test_a_row_has_the_engines_count_of_the_first_emission_and_of_drafts(life):
+    life.admitted(slot=0, now=100.0)
+    life.happened([wire.TextDelta(text="a whole block")], 101.0)
+    life.happened([finished(first_emission_tokens=5)], 102.0)
+
+    row = life.as_row(102.0)
+
+    assert (row.first_emission_tokens, row.drafted_tokens, row.accepted_tokens) == (5, 40, 24)
+
+
+def test_without_the_engines_count_the_first_emission_is_what_came_together(life):
+    life.admitted(slot=0, now=100.0)
+    life.happened([wire.TextDelta(text=str(n)) for n in range(3)], 101.0)
+    life.happened([wire.TextDelta(text="x")], 102.0)
+    life.is_client_gone = True
+
+    assert life.as_row(103.0).first_emission_tokens == 3
+
+
+def test_a_row_has_the_class_in_which_it_ran(life):
+    life.ticket.request_class = "batch"
+
+    assert life.as_row(101.0).request_class == "batch"

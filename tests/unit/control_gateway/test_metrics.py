@@ -5,21 +5,18 @@ import stat
 import threading
 import time
 
-import msgspec
 import pytest
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import URL, create_engine, insert, inspect
+from sqlalchemy import insert, select
 
 from control.errors import DatabaseUnusable
-from control.keys import load_keys
-from control.metrics.database import MIGRATIONS, open_database, open_for_reading
+from control.metrics.database import open_database, open_for_reading
 from control.metrics.local_day import local_midnight_s, next_midnight_s
 from control.metrics.questions import Questions
 from control.metrics.settings import load_settings
-from control.metrics.tables import SCHEMA_REVISION, metadata
+from control.metrics.tables import metadata
 from control.metrics.writer import Writer
-from control.wire import KeyLimits, KeyUsage, RequestRow, Today
+from control.wire import KeyUsage, RequestRow, Today
+from tests.fakes.newest_rows import newest_rows
 
 NOON = time.mktime((2026, 11, 29, 12, 0, 0, 0, 0, -1))
 
@@ -75,11 +72,18 @@ async def written(writer):
     await writer.write(lambda connection: None)
 
 
+async def rows_of(questions, limit=1000) -> tuple[RequestRow, ...]:
+    """As they are in the table, the newest first."""
+    statement = select(metadata.tables["requests"]).order_by(metadata.tables["requests"].c.number.desc()).limit(limit)
+    found = await questions.ask(lambda connection: connection.execute(statement).mappings().all())
+    return tuple(RequestRow(**each) for each in found)
+
+
 async def test_a_row_comes_back_as_it_was_written(writer, questions):
     writer.record(row())
     await written(writer)
 
-    assert await questions.recent_requests(10) == (row(),)
+    assert await newest_rows(questions, 10) == (row(),)
 
 
 async def test_the_same_id_twice_is_one_row(writer, questions):
@@ -87,16 +91,15 @@ async def test_the_same_id_twice_is_one_row(writer, questions):
     writer.record(row(outcome="failed"))
     await written(writer)
 
-    assert await questions.recent_requests(10) == (row(),)
+    assert await newest_rows(questions, 10) == (row(),)
     assert writer.losses == 0
 
 
-async def test_recent_requests_are_the_newest_first_and_not_more_than_asked(writer, questions):
-    for number in range(1, 8):
+async def test_the_last_number_is_the_highest_whichever_request_ended_last(writer, questions):
+    for number in (3, 7, 5):
         writer.record(row(number))
     await written(writer)
 
-    assert [each.number for each in await questions.recent_requests(3)] == [7, 6, 5]
     assert await questions.last_number() == 7
 
 
@@ -236,7 +239,7 @@ async def test_readers_are_not_held_up_by_a_writer(writer, questions):
 
     writing = asyncio.create_task(writer.write(slow))
     await asyncio.to_thread(begun.wait, 5)
-    seen = await questions.recent_requests(10)
+    seen = await newest_rows(questions, 10)
     may_end.set()
     await writing
 
@@ -260,27 +263,6 @@ def test_a_file_that_others_could_read_is_made_private(path):
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_the_migrations_make_exactly_the_tables(path):
-    engine = open_database(path)
-    tables = inspect(engine)
-
-    for table in metadata.tables.values():
-        made = {column["name"]: (str(column["type"]), column["nullable"]) for column in tables.get_columns(table.name)}
-        assert made == {column.name: (str(column.type), column.nullable) for column in table.columns}
-        assert {each["name"] for each in tables.get_indexes(table.name)} == {index.name for index in table.indexes}
-    assert set(tables.get_table_names()) == {*metadata.tables, "alembic_version"}
-    engine.dispose()
-
-
-def test_the_newest_migration_is_the_revision_that_the_tables_name(path):
-    engine = open_database(path)
-    with engine.begin() as connection:
-        revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-    engine.dispose()
-
-    assert revision == SCHEMA_REVISION
-
-
 def test_a_request_row_has_a_column_for_each_field():
     assert [column.name for column in metadata.tables["requests"].columns] == list(RequestRow.__struct_fields__)
 
@@ -295,45 +277,6 @@ def test_opening_again_from_any_folder_keeps_everything(path, tmp_path, monkeypa
     with engine.begin() as connection:
         assert connection.exec_driver_sql("SELECT id FROM requests").scalars().all() == ["id-1"]
     engine.dispose()
-
-
-def test_a_database_of_the_first_revision_keeps_its_rows_and_its_keys_have_no_limits(path):
-    made_at_first_revision(path)
-
-    engine = open_database(path)
-    writer = Writer(engine)
-    keys = load_keys(engine, writer)
-    with engine.begin() as connection:
-        numbers = connection.exec_driver_sql("SELECT number FROM requests").scalars().all()
-        revision = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
-    writer.close()
-
-    assert [(view.name, view.request_class, view.limits) for view in keys.list()] == [("old", "batch", KeyLimits())]
-    assert numbers == [41]
-    assert revision == SCHEMA_REVISION
-
-
-def made_at_first_revision(path) -> None:
-    """By the first migration itself, with a key and a request, as that Splash wrote them."""
-    config = Config()
-    config.set_main_option("script_location", str(MIGRATIONS))
-    engine = create_engine(URL.create("sqlite", database=str(path)))
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, "0001")
-        connection.exec_driver_sql("INSERT INTO keys VALUES (1, 'old', 'batch', 'sk-…abcd', x'00ff', 1.5, NULL)")
-        connection.execute(insert(metadata.tables["requests"]).values(msgspec.structs.asdict(row(41))))
-    engine.dispose()
-
-
-def test_a_database_of_a_newer_splash_is_refused_in_one_sentence(path):
-    engine = open_database(path)
-    with engine.begin() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
-    engine.dispose()
-
-    with pytest.raises(DatabaseUnusable, match=r"newer Splash \(revision 9999\)"):
-        open_database(path)
 
 
 @pytest.mark.parametrize("spoil", ["text", "folder", "missing"])

@@ -72,7 +72,7 @@ async def test_serving_goes_on_when_the_database_fails_and_the_loss_is_counted_a
     answer = await stage.client.post(PATH, json=chat_body())
 
     assert answer.status_code == 200
-    await eventually(lambda: "request rows not written waiting=1 lost=0" in caplog.text)
+    await eventually(lambda: "rows not written waiting=1 lost=0" in caplog.text)
     stage.writer.close()
     assert stage.writer.losses == 1
 

@@ -11,7 +11,7 @@ from control.errors import KeyLimitReached
 from control.keys import Key
 from control.metrics.local_day import local_midnight_s, next_midnight_s
 from control.quotas import Quotas
-from control.wire import KeyLimits, KeyUsage, LimitsChange
+from control.wire import KeyChange, KeyLimits, KeyUsage
 from tests.unit.control_gateway.gateway_stage import (
     FINISHED,
     accepted,
@@ -211,7 +211,7 @@ async def test_a_key_at_its_limit_gets_a_429_before_anything_is_done_for_it(tmp_
 
     async with staged(tmp_path) as stage, asyncio.TaskGroup() as group:
         stage.engine.scripts = [script]
-        await stage.keys.limit(1, LimitsChange(max_in_flight=1))
+        await stage.keys.change(1, KeyChange(max_in_flight=1))
         first = group.create_task(stage.client.post(PATH, json=chat_body()))
         await eventually(lambda: len(stage.line.running) == 1)
         refused = await stage.client.post(PATH, json=chat_body(stream=True))

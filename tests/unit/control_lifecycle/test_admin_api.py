@@ -17,16 +17,20 @@ from control.errors import EngineRefused
 from control.fifo import Ticket
 from control.heartbeats import Heartbeats
 from control.keys import load_keys
+from control.keys_api import KeysApi
 from control.lifecycle import Wanted
 from control.login_links import LoginLinks
 from control.metrics.database import open_database, open_for_reading
 from control.metrics.questions import Questions
+from control.metrics.request_questions import RequestQuestions
 from control.metrics.settings import load_settings
 from control.metrics.writer import Writer
 from control.overview import OverviewSource, TodayTotals
+from control.prices import Prices
 from control.prometheus import Prometheus
 from control.quotas import Quotas
 from control.relay import Relay
+from control.requests_api import RequestsApi
 from engine.wire import ErrorAnswer
 from tests.unit.control_lifecycle.scene import Scene
 
@@ -47,18 +51,19 @@ async def api(tmp_path):
         relay=relay,
         line=scene.line,
         totals=TodayTotals(questions.today),
+        database=lambda: writer.health,
         api_base="http://127.0.0.1:8888/v1",
         version="0.1.0",
     )
     keys, quotas, aliases = load_keys(database, writer), Quotas(), Aliases()
     app = AdminApi(
         supervisor=scene.supervisor,
-        relay=relay,
-        keys=keys,
-        quotas=quotas,
         links=LoginLinks(),
-        questions=questions,
-        rooms=(SettingsApi(settings=settings, line=scene.line, aliases=aliases, heartbeats=Heartbeats(settings)),),
+        rooms=(
+            SettingsApi(settings=settings, line=scene.line, aliases=aliases, heartbeats=Heartbeats(settings)),
+            RequestsApi(requests=RequestQuestions(questions, Prices()), relay=relay),
+            KeysApi(keys=keys, quotas=quotas, questions=questions),
+        ),
         prometheus=Prometheus(line=scene.line, engine=scene.supervisor.view, losses=lambda: writer.losses),
         engine_questions=scene.preview,
         overviews=overviews,

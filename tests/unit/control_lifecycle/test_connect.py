@@ -11,9 +11,10 @@ import typer
 from typer.testing import CliRunner
 
 from control.cli import connect as command
-from control.cli.connect import Order, connected, instructions, remarks, report
+from control.cli.connect import Order, connected, remarks, report
 from control.command_errors import CommandFailed, UsageWrong
 from control.connections.clients import CLIENTS
+from control.connections.connection import instructions
 from control.connections.merging import ConfigUnusable
 from control.wire import CreatedKey, KeyView
 
@@ -76,7 +77,7 @@ def test_a_client_gets_a_key_that_is_called_after_it(home):
 
     assert admin.active() == ["claude"]
     assert done.connection.key == "sk-splash-1"
-    assert "export ANTHROPIC_AUTH_TOKEN=sk-splash-1" in instructions(done).splitlines()
+    assert "export ANTHROPIC_AUTH_TOKEN=sk-splash-1" in instructions(done.client, done.connection).splitlines()
     assert 'The key is new, and called "claude".' in remarks(done)
 
 

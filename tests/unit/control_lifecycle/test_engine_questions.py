@@ -21,7 +21,7 @@ def answering(tmp_path):
     return lambda text: EngineQuestions(home, [sys.executable, "-c", f"print({text!r})"])
 
 
-@pytest.mark.parametrize("answer", [{"plan": None}, {}, {"plan": None, "model": "org/name"}])
+@pytest.mark.parametrize("answer", [{"plan": None}, {}, {"plan": None, "message": "org/name is not here"}])
 async def test_a_model_that_is_not_downloaded_yet_may_be_loaded(answering, answer):
     is_here = await answering(json.dumps(answer)).check(Wanted("org/name"))
 

@@ -10,9 +10,21 @@ from typer.testing import CliRunner
 from control.cli import keys as key_commands
 from control.cli.aliases import alias_of, with_alias
 from control.cli.keys import active_key, limits_change, limits_text, named_key, today_text
+from control.cli.prices import price_of, price_rows
 from control.cli.settings import change_of, rows
 from control.command_errors import OrderRefused, UsageWrong
-from control.wire import Alias, AliasList, HeartbeatModes, HeartbeatSettings, KeyLimits, KeyUsage, KeyView, LimitsChange
+from control.wire import (
+    Alias,
+    AliasList,
+    HeartbeatModes,
+    HeartbeatSettings,
+    KeyChange,
+    KeyLimits,
+    KeyUsage,
+    KeyView,
+    Price,
+    PriceList,
+)
 
 
 def view(key_id, name, revoked_at_s=None) -> KeyView:
@@ -20,8 +32,8 @@ def view(key_id, name, revoked_at_s=None) -> KeyView:
 
 
 def test_a_limit_is_a_number_or_off_and_what_is_left_out_stays():
-    assert limits_change("2", None, "OFF") == LimitsChange(max_in_flight=2, tokens_per_day=None)
-    assert limits_change(None, None, None) == LimitsChange()
+    assert limits_change("2", None, "OFF") == KeyChange(max_in_flight=2, tokens_per_day=None)
+    assert limits_change(None, None, None) == KeyChange()
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "1.5", "", "many", "9" * 16, "1_000"])
@@ -134,7 +146,10 @@ class Asked:
     def set_concurrency(self, *order) -> None:
         self.orders.append(order)
 
-    set_heartbeat = set_concurrency
+    set_heartbeat = set_prices = set_concurrency
+
+    def prices(self) -> PriceList:
+        return PriceList(models={"demo": Price(currency="USD")})
 
 
 def test_each_setting_goes_where_it_belongs():
@@ -144,6 +159,47 @@ def test_each_setting_goes_where_it_belongs():
     change_of("heartbeat.messages=ping")(client)
 
     assert client.orders == [(3,), ("messages", "ping")]
+
+
+@pytest.mark.parametrize(
+    ("text", "order"),
+    [
+        ("price.default=CNY 2/0.2/6", PriceList(Price("CNY", 2, 0.2, 6), {"demo": Price("USD")})),
+        ("price.default=default", PriceList(Price(), {"demo": Price("USD")})),
+        ("price.demo=eur: 1 / 0.5 / 0", PriceList(models={"demo": Price("EUR", 1, 0.5, 0)})),
+        ("price.org/m=USD 1/1/1", PriceList(models={"demo": Price("USD"), "org/m": Price("USD", 1, 1, 1)})),
+        ("price.demo=default", PriceList()),
+    ],
+)
+def test_a_price_is_set_among_those_that_there_are_and_taken_away_by_default(text, order):
+    client = Asked()
+
+    change_of(text)(client)
+
+    assert client.orders == [(order,)]
+
+
+@pytest.mark.parametrize(
+    "value", ["", "1/0.1/3", "CNY 1/0.1", "CNY -1/0/0", "yuan 1/1/1", "CNY 1/1/1/1", "CNY nan/1/1"]
+)
+def test_a_price_that_can_not_be_read_is_wrong_usage_with_an_example(value):
+    with pytest.raises(UsageWrong, match="A price is written like CNY 1/0"):
+        change_of(f"price.default={value}")
+
+
+def test_a_model_without_a_price_of_its_own_has_none_to_lose():
+    with pytest.raises(UsageWrong, match="'other' has no price of its own"):
+        change_of("price.other=default")(Asked())
+
+
+def test_prices_are_listed_the_default_first_as_they_are_written():
+    prices = PriceList(models={"demo": Price("USD", 0.27, 0.07, 1_000_000)})
+
+    assert [(name, value) for name, value, _ in price_rows(prices)] == [
+        ("price.default", "CNY 1/0.1/3"),
+        ("price.demo", "USD 0.27/0.07/1000000"),
+    ]
+    assert [price_of(value) for _, value, _ in price_rows(prices)] == [prices.default, prices.models["demo"]]
 
 
 @pytest.mark.parametrize("text", ["concurrency", "concurrency=x", "nothing=1", "heartbeat=ping"])

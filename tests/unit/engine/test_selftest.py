@@ -115,6 +115,7 @@ def test_when_no_layout_works_streams_run_one_after_another(dense):
     assert chosen.status.kind == "padded"
     assert chosen.status.reason.startswith("streams run one after another; rows: AttributeError")
     assert chosen.status.reason.endswith("padded: not for this model")
+    assert {test.name: test.is_supported for test in chosen.tests if not test.passed} == {"rows": True, "padded": False}
 
 
 def test_a_model_whose_logits_are_not_finite_is_refused():

@@ -179,6 +179,33 @@ def test_the_command_line_looks_into_the_folders_it_is_given(demo_home, make_fol
     assert str(folder) in [entry["name"] for entry in json.loads(done.stdout)["models"]]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["--model", "nothing"], "not_found", "there is no model called nothing"),
+        (["--model", "demo", "--context", "999999999"], "invalid_request", "a context of 999,999,999 tokens"),
+    ],
+)
+def test_a_refusal_is_told_to_programs_with_its_code(demo_home, arguments, code, sentence):
+    command = [sys.executable, "-m", "engine", "plan", "--home", str(demo_home), *arguments]
+
+    told = subprocess.run([*command, "--json"], capture_output=True, text=True)
+    read = subprocess.run(command, capture_output=True, text=True)
+
+    answer = json.loads(told.stdout)
+    assert answer["code"] == code
+    assert answer["message"].startswith(sentence)
+    assert told.stderr.splitlines()[-1] == read.stderr.splitlines()[-1] == answer["message"]
+    assert (told.returncode, read.returncode, read.stdout) == (4, 4, "")
+
+
+def test_the_smallest_pool_of_a_plan_is_the_smallest_that_fits(demo_home):
+    smallest = plan_model("demo", demo_home, limit=SMALL).plan.smallest_pool_bytes
+
+    assert plan_model("demo", demo_home, budget_bytes=smallest, limit=SMALL).plan.fits
+    assert not plan_model("demo", demo_home, budget_bytes=smallest - 1, limit=SMALL).plan.fits
+
+
 def test_a_budget_that_is_no_size_is_wrong_usage(demo_home):
     arguments = ["plan", "--model", "demo", "--home", str(demo_home), "--budget", "lots"]
 

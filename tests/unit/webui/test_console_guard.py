@@ -92,11 +92,11 @@ async def test_nothing_but_static_files_may_be_kept_by_a_cache(visitor):
     [
         "/logout",
         "/preferences",
-        "/engine/load",
         "/engine/unload",
         "/engine/stop",
         "/engine/restart",
-        "/concurrency",
+        "/engine/concurrency",
+        "/model/engine/stop",
         "/requests/r1/cancel",
         "/clients/1/revoke",
     ],
@@ -109,7 +109,19 @@ async def test_no_get_changes_anything(console, path):
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/now/live", "/state", "/clients", "/quit", "/quit/live", "/now/models", "/nowhere"]
+    "path",
+    [
+        "/",
+        "/now/live",
+        "/state",
+        "/clients",
+        "/quit",
+        "/quit/live",
+        "/model",
+        "/model/load",
+        "/model/machine",
+        "/nowhere",
+    ],
 )
 async def test_without_a_session_nothing_is_shown(visitor, path):
     answer = await visitor.browser.get(path)

@@ -29,8 +29,9 @@ def settings(html: str) -> dict[str, str]:
     return {name: field(html, name) for name in ("kv_bits", "max_gap_ms", "decode_share")}
 
 
-async def ask_settings(console, **form: str) -> dict[str, str]:
-    return settings((await console.browser.get("/now/load-settings", params=form)).text)
+async def ask(console, **form: str) -> str:
+    """The page of the model, `demo` when none is named."""
+    return (await console.browser.get("/model/load", params={"model": "demo", **form})).text
 
 
 @pytest.fixture
@@ -45,12 +46,13 @@ def running(console):
 @pytest.mark.parametrize(
     ("fields", "order"),
     [
-        ({"model": "", "other_model": "", "context": ""}, {}),
-        ({"model": "demo", "other_model": "", "context": "131,072"}, {"model": "demo", "context": 131_072}),
-        (
-            {"model": "demo", "other_model": " /models/mine ", "context": "65 536"},
-            {"model": "/models/mine", "context": 65_536},
-        ),
+        ({"model": "", "context": ""}, {}),
+        ({"model": "demo", "context": "131,072"}, {"model": "demo", "context": 131_072}),
+        ({"model": " /models/mine ", "context": "65 536"}, {"model": "/models/mine", "context": 65_536}),
+        ({"context": "Auto", "budget_bytes": "自动"}, {"context": "default", "budget_bytes": "default"}),
+        ({"budget_bytes": "12"}, {"budget_bytes": 12 * fake.GIB}),
+        ({"budget_bytes": "12.25 GiB"}, {"budget_bytes": 12 * fake.GIB + fake.GIB // 4}),
+        ({"budget_bytes": "1,024 mb"}, {"budget_bytes": fake.GIB}),
         (
             {"model": "mine", "kv_bits": "4", "max_gap_ms": "1,000 ms", "decode_share": "12.5 %"},
             {"model": "mine", "kv_bits": 4, "max_gap_ms": 1_000.0, "decode_share": 0.125},
@@ -64,24 +66,28 @@ def running(console):
     ],
 )
 async def test_what_was_changed_is_ordered_and_the_rest_stays_as_the_model_had_it(console, fields, order):
-    answer = await console.post("/engine/load", **fields)
+    answer = await console.post("/model/load", **fields)
 
-    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/model")
     assert console.control.orders == [("POST", "/engine/load", order)]
 
 
 @pytest.mark.parametrize(
     ("name", "value", "sentence"),
     [
-        *(("context", value, "Give a whole number") for value in ("many", "-1", "1.5", "0", "٣", "9" * 13)),
-        ("context", "1" * 5_000, "Give a whole number"),
+        *(("context", value, "a whole number") for value in ("many", "-1", "1.5", "0", "٣", "9" * 13)),
+        ("context", "1" * 5_000, "a whole number"),
+        *(
+            ("budget_bytes", value, "has to be a size")
+            for value in ("lots", "0", "-1", "1e3", "12 PiB", "9" * 12 + " TiB")
+        ),
         ("kv_bits", "3", "Choose one of these."),
         *(("max_gap_ms", value, "from 50 to 10,000") for value in ("49", "10001", "soon", "nan", "1e3", "-50")),
         *(("decode_share", value, "0, or from 1 to 90") for value in ("91", "0.25", "half", "nan", "-1", "12,5")),
     ],
 )
 async def test_what_cannot_be_read_is_said_at_its_field_and_nothing_is_ordered(console, name, value, sentence):
-    answer = await console.post("/engine/load", model="mine", other_model="/m/<b>", **{name: value})
+    answer = await console.post("/model/load", model="/m/<b>", **{name: value})
 
     html = answer.text
     told = re.search(rf'id="load-{name}"[^>]*aria-describedby="([^"]*)"[^>]*>', html)
@@ -91,32 +97,36 @@ async def test_what_cannot_be_read_is_said_at_its_field_and_nothing_is_ordered(c
     assert told[1] == f"load-{name}-note load-{name}-wrong"
     assert 'aria-invalid="true" data-first' in told[0]
     assert html.count("aria-invalid") == html.count('class="wrong"') == 1
-    assert "data-open" in html
-    assert ("<details open>" in html) is (name != "context")
-    assert '<option value="mine" selected>' in html
-    assert field(html, "other") == "/m/&lt;b&gt;"
+    assert 'data-address="/model/load?model=%2Fm%2F%3Cb%3E"' in html
+    assert ("<details open>" in html) is (name in ("max_gap_ms", "decode_share"))
+    assert '<input type="hidden" name="model" value="/m/&lt;b&gt;">' in html
     assert name == "kv_bits" or field(html, name) == value
 
 
 async def test_everything_that_is_wrong_is_said_at_once_and_what_was_right_is_kept(running):
     answer = await running.post(
-        "/engine/load", context="many", kv_bits="4", max_gap_ms="1", decode_share="29", shown_decode_share="29"
+        "/model/load",
+        model=fake.MODEL.id,
+        context="many",
+        kv_bits="4",
+        max_gap_ms="1",
+        decode_share="29",
+        shown_decode_share="29",
     )
 
     assert answer.text.count('class="wrong"') == 2
     assert settings(answer.text) == {"kv_bits": "4", "max_gap_ms": "1", "decode_share": "29"}
-    assert answer.text.count("data-open") == 1
 
 
 async def test_the_form_shows_what_the_running_model_has(running):
-    page = (await running.browser.get("/")).text
+    page = await ask(running, model=fake.MODEL.id)
 
     assert settings(page) == {"kv_bits": "8", "max_gap_ms": "62.5", "decode_share": "29"}
     assert field(page, "context") == ""
 
 
 async def test_a_context_that_is_kept_in_full_is_shown_as_such(console):
-    page = (await console.browser.get("/")).text
+    page = await ask(console, model=fake.MODEL.id)
 
     assert settings(page) == {"kv_bits": "default", "max_gap_ms": "500", "decode_share": "50"}
 
@@ -125,44 +135,22 @@ async def test_a_context_that_is_kept_in_full_is_shown_as_such(console):
 async def test_without_a_running_model_every_setting_is_as_last_time(console, view):
     console.control.overview = fake.overview(view=view)
 
-    page = (await console.browser.get("/")).text
+    page = await ask(console, model=fake.MODEL.id)
 
     assert settings(page) == {"kv_bits": "", "max_gap_ms": "", "decode_share": ""}
     assert 'placeholder="as last time"' in page
 
 
 async def test_another_model_does_not_get_the_settings_of_the_one_that_runs(running):
-    none = {"kv_bits": "", "max_gap_ms": "", "decode_share": ""}
-    shown = await ask_settings(running, model=fake.MODEL.id)
+    page = await ask(running, model="another")
 
-    assert (
-        shown == await ask_settings(running, model="") == {"kv_bits": "8", "max_gap_ms": "62.5", "decode_share": "29"}
-    )
-    assert await ask_settings(running, model="another", **shown, **{f"shown_{k}": v for k, v in shown.items()}) == none
-    assert await ask_settings(running, model="", other_model="/models/another") == none
+    assert settings(page) == {"kv_bits": "", "max_gap_ms": "", "decode_share": ""}
 
 
-async def test_what_a_person_changed_stays_when_another_model_is_chosen(running):
-    form = {"kv_bits": "4", "shown_kv_bits": "8", "max_gap_ms": "62.5", "shown_max_gap_ms": "62.5"}
+async def test_without_a_model_the_form_leads_to_the_list_of_them(console):
+    answer = await console.browser.get("/model/load")
 
-    assert await ask_settings(running, model="another", **form) == {
-        "kv_bits": "4",
-        "max_gap_ms": "",
-        "decode_share": "",
-    }
-
-
-async def test_a_settings_fault_stays_said_when_the_panel_asks_for_its_settings_again(console):
-    html = (await console.browser.get("/now/load-settings", params={"max_gap_ms": "1"})).text
-
-    assert field(html, "max_gap_ms") == "1"
-    assert html.count('class="wrong"') == 1
-
-
-async def test_the_list_of_models_keeps_what_is_chosen(console):
-    html = (await console.browser.get("/now/models", params={"model": "mine"})).text
-
-    assert '<option value="mine" selected>' in html
+    assert (answer.status_code, answer.headers["location"]) == (303, "/model")
 
 
 def test_the_bounds_of_the_form_are_those_of_the_gateway():

@@ -4,12 +4,8 @@ import re
 
 import msgspec
 import pytest
-from mlx_lm.models.cache import ChunkedKVCache
 
 from control.wire import CacheStatus, GovernorStatus, LayoutStatus, LoadProgress, PromiseStatus, SelfTest
-from engine.layout import LayoutUnsupported
-from engine.padded import PaddedLayout
-from engine.rows import RowsLayout
 from tests.fakes import control as fake
 
 REASON = "logits differ by 3.1e+00 from recomputing, beyond 1.0e-03"
@@ -35,6 +31,10 @@ def warnings(html: str) -> list[str]:
 
 def failed(name: str, detail: str = REASON) -> SelfTest:
     return SelfTest(name=name, passed=False, error=None, tolerance=None, detail=detail)
+
+
+def unsupported(name: str, detail: str = REASON) -> SelfTest:
+    return SelfTest(name=name, passed=False, error=None, tolerance=None, detail=detail, is_supported=False)
 
 
 def passed(name: str) -> SelfTest:
@@ -96,16 +96,9 @@ async def test_a_self_test_that_did_not_pass_says_what_is_missing_and_why(consol
     assert f"Not passed: {name}." in html
 
 
-def a_reason_why_not(layout, model, cache) -> str:
-    with pytest.raises(LayoutUnsupported) as unsupported:
-        layout(model, [cache])
-    return str(unsupported.value)
-
-
-@pytest.mark.parametrize("why", [a_reason_why_not(RowsLayout, None, ChunkedKVCache(16)), "the model does not call it"])
-async def test_a_model_that_has_no_rows_is_told_of_among_the_facts_and_warned_of_nowhere(console, why):
+async def test_a_model_that_has_no_rows_is_told_of_among_the_facts_and_warned_of_nowhere(console):
     html = await card(
-        console, layout=LayoutStatus(kind="padded", reason=why), self_tests=(failed("rows", why), passed("padded"))
+        console, layout=LayoutStatus(kind="padded", reason=REASON), self_tests=(unsupported("rows"), passed("padded"))
     )
 
     assert warnings(html) == []
@@ -117,9 +110,7 @@ async def test_a_model_that_has_no_rows_is_told_of_among_the_facts_and_warned_of
 
 
 async def test_a_model_whose_requests_take_turns_by_its_kind_says_so_among_the_facts(console):
-    why = {"rows": a_reason_why_not(RowsLayout, None, ChunkedKVCache(16))}
-    why["padded"] = a_reason_why_not(PaddedLayout, None, ChunkedKVCache(16))
-    tests = (*(failed(name, detail) for name, detail in why.items()), passed("canary"))
+    tests = (unsupported("rows"), unsupported("padded"), passed("canary"))
 
     html = await card(console, layout=LayoutStatus(kind="padded", reason=""), self_tests=tests)
 
@@ -128,9 +119,9 @@ async def test_a_model_whose_requests_take_turns_by_its_kind_says_so_among_the_f
 
 
 async def test_rows_that_computed_something_else_are_a_fault_of_which_the_consequence_is_told(console):
-    no_padding = failed("padded", a_reason_why_not(PaddedLayout, None, ChunkedKVCache(16)))
+    tests = (failed("rows"), unsupported("padded"))
 
-    html = await card(console, layout=LayoutStatus(kind="padded", reason=""), self_tests=(failed("rows"), no_padding))
+    html = await card(console, layout=LayoutStatus(kind="padded", reason=""), self_tests=tests)
 
     (warning,) = warnings(html)
     assert warning.startswith("Requests cannot be computed together")
@@ -216,8 +207,21 @@ async def test_the_speed_of_the_disk_is_told_while_it_loads_and_afterwards(conso
     ready = await card(console)
 
     assert "43.0 GiB of 100.0 GiB read · 5.0 GiB/s · " in loading
-    assert "/s" not in unknown.split('class="muted num"')[1].split("</p>")[0]
+    assert "iB/s" not in unknown.split('class="muted num"')[1].split("</p>")[0]
     assert fact(ready, "loaded in") == "1 min 1 s · 4.1 GiB/s"
+
+
+async def test_a_download_is_told_apart_from_weights_that_are_read(console):
+    progress = LoadProgress(bytes_read=2 * fake.GIB, bytes_total=8 * fake.GIB, seconds=10.0)
+
+    first = await card(console, state="loading", load=progress, memory_plan=None, wanted_model="org/new")
+    beside = await card(console, load=progress, wanted_model="org/new", is_downloading=True)
+
+    for html in (first, beside):
+        assert "Downloading org/new" in html
+        assert "2.0 GiB of 8.0 GiB downloaded · 204.8 MiB/s · 30 s left" in html
+    assert fact(beside, "state") == "ready"
+    assert "loaded in" not in beside
 
 
 async def test_memory_counts_what_runs_and_what_is_kept(console):

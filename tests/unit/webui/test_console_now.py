@@ -3,7 +3,7 @@ import re
 import msgspec
 import pytest
 
-from control.wire import LoadProgress, ModelOnDisk, Today
+from control.wire import LoadProgress, Today
 from tests.fakes import control as fake
 
 
@@ -126,7 +126,7 @@ async def test_without_a_model_the_page_says_what_to_do(console):
 
     assert "Load one from this machine, or give the path" in html
     assert "export OPENAI_BASE_URL=http://127.0.0.1:8888/v1" in html
-    assert 'popovertarget="panel-load"' in html
+    assert 'href="/model">Load…</a>' in html
     assert 'popovertarget="panel-unload"' not in html
 
 
@@ -183,28 +183,6 @@ async def test_before_control_ever_answered_the_page_is_there_with_dashes(consol
     assert answer.status_code == 200
     assert "nothing is known yet" in answer.text
     assert answer.text.count('class="slot"') == 4
-
-
-async def test_a_whole_page_lists_the_models_and_its_live_part_does_not_ask_for_them(console):
-    console.control.models = (
-        ModelOnDisk(
-            name="big",
-            path="/m/big",
-            architecture="dense",
-            quantization=None,
-            weights_bytes=1,
-            native_context_tokens=1,
-            fits=False,
-            is_demo=False,
-        ),
-    )
-
-    page = (await console.browser.get("/")).text
-    choices = (await console.browser.get("/now/models")).text
-
-    assert "big · too large" in re.sub(r"\s+", " ", page)
-    assert '<option value="big">' in choices
-    assert "<html" not in choices
 
 
 async def test_recent_requests_show_where_their_time_went(console):

@@ -38,6 +38,49 @@ def test_numbers_are_written_with_their_unit_and_unknown_is_a_dash(written, expe
 
 
 @pytest.mark.parametrize(
+    ("amount", "currency", "expected"),
+    [
+        (31.2, "CNY", "¥31.20"),
+        (4.1, "USD", "$4.10"),
+        (1_234_567.891, "EUR", "€1,234,567.89"),
+        (12.3, "ABC", "ABC 12.30"),
+        (1_204.5, "JPY", "JP¥1,205"),
+        (0.33, "JPY", "JP¥0.33"),
+        (0.0, "JPY", "JP¥0"),
+        (0.0, "CNY", "¥0.00"),
+        (0.0123, "CNY", "¥0.012"),
+        (0.0996, "CNY", "¥0.10"),
+        (0.05, "CNY", "¥0.050"),
+        (1e-7, "CNY", "¥0.00000010"),
+        (-0.5, "CNY", "−¥0.50"),
+        (None, "CNY", "—"),
+    ],
+)
+def test_money_is_written_with_its_currency_and_small_amounts_keep_two_digits(amount, currency, expected):
+    assert numbers.money(ENGLISH, amount, currency) == expected
+
+
+@pytest.mark.parametrize(
+    ("amount", "expected"), [(1.005, "$1.01"), (2.675, "$2.68"), (0.125, "$0.13"), (0.995, "$1.00")]
+)
+def test_halves_of_a_cent_are_rounded_up_from_the_decimal_that_a_person_sees(amount, expected):
+    """A float of 1.005 is a little less, and formatting it gives 1.00."""
+    assert numbers.money(ENGLISH, amount, "USD") == expected
+
+
+def test_a_dollar_is_named_as_each_language_names_it():
+    assert numbers.money(CHINESE, 4.1, "USD") == "US$4.10"
+    assert numbers.money(CHINESE, 4.1, "CNY") == "¥4.10"
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"), [(1_050_000, "1.05"), (51_204_118, "51.2"), (536_800_000, "537"), (1_204_000_000, "1,204")]
+)
+def test_millions_have_three_digits(count, expected):
+    assert numbers.millions(count) == expected
+
+
+@pytest.mark.parametrize(
     ("seconds", "english", "chinese"),
     [(12.7, "12 s", "12 秒"), (185, "3 min 5 s", "3 分 5 秒"), (7_500, "2 h 5 min", "2 小时 5 分")],
 )

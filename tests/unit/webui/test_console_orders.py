@@ -30,7 +30,7 @@ async def test_each_button_is_one_order_to_control(console):
     ("value", "is_ordered"), [("1", True), ("4", True), ("0", False), ("5", False), ("", False), ("1" * 5_000, False)]
 )
 async def test_concurrency_is_one_to_four(console, value, is_ordered):
-    await console.post("/concurrency", concurrency=value)
+    await console.post("/engine/concurrency", concurrency=value)
 
     assert bool(console.control.orders) is is_ordered
 
@@ -38,7 +38,7 @@ async def test_concurrency_is_one_to_four(console, value, is_ordered):
 async def test_controls_own_sentence_is_shown_once(console):
     console.control.refusal = AdminError(code="does_not_fit", message="It needs 231.4 GiB; 222.7 GiB are there.")
 
-    answer = await console.post("/engine/load", model="big")
+    answer = await console.post("/model/load", model="big")
     first = await console.browser.get("/")
     second = await console.browser.get("/")
 
@@ -75,7 +75,7 @@ async def test_a_load_may_take_longer_than_other_orders(console, monkeypatch):
     monkeypatch.setattr(control_client, "ORDER_TIMEOUT_S", 0.1)
     console.control.answers_after_s = 0.3
 
-    await console.post("/engine/load", model="big")
+    await console.post("/model/load", model="big")
     console.control.answers_after_s = 0.0
 
     assert 'id="notice"' not in (await console.browser.get("/")).text
@@ -88,7 +88,7 @@ async def test_an_id_cannot_leave_its_place_in_controls_path(console):
 
 
 async def test_a_notice_says_when_it_was_and_can_be_dismissed(console):
-    await console.post("/concurrency", concurrency="many")
+    await console.post("/engine/concurrency", concurrency="many")
 
     page = (await console.browser.get("/")).text
     notice = re.sub(r"\s+", " ", page.split('id="notice"')[1].split("</p>")[0])
@@ -103,8 +103,9 @@ async def test_every_order_says_beforehand_what_it_does_to_the_requests(console)
     )
 
     page = (await console.browser.get("/")).text
+    effect = (await console.browser.get("/model/load/effect", params={"model": "mine"})).text
 
-    assert "2 running requests finish first. 5 wait and go on afterwards, in order." in sheet(page, "panel-load")
+    assert "2 running requests finish first. 5 wait and go on afterwards, in order." in effect
     assert "2 running requests finish first. 5 wait and are held until the next load." in sheet(page, "panel-unload")
     assert "2 running requests are cut off and get an error each." in sheet(page, "panel-force")
     assert "2 running requests finish first. 5 wait and go on afterwards" in sheet(page, "panel-restart")
@@ -147,25 +148,6 @@ async def test_every_form_of_every_page_carries_the_token_of_the_session(console
     forms = [form for page in pages for form in re.findall(r"<form.*?</form>", page, re.DOTALL)]
     assert len(forms) > 12
     assert all('method="post"' in form and f'name="form_token" value="{token}"' in form for form in forms)
-
-
-async def test_a_key_is_shown_in_the_answer_that_made_it_and_never_again(console):
-    answer = await console.post("/clients", name="laptop", request_class="batch")
-    later = await console.browser.get("/clients")
-
-    assert console.control.orders == [("POST", "/keys", {"name": "laptop", "request_class": "batch"})]
-    assert "sk-splash-AbCdEfGhIjKlMnOpQrStUvWx9xYz" in answer.text
-    assert answer.headers["cache-control"] == "no-store"
-    assert "sk-splash-AbCdEf" not in later.text
-    assert "laptop" in later.text
-
-
-@pytest.mark.parametrize("name", ["", "   ", "x" * 65])
-async def test_a_key_needs_a_name(console, name):
-    answer = await console.post("/clients", name=name)
-
-    assert (answer.status_code, answer.headers["location"]) == (303, "/clients")
-    assert console.control.orders == []
 
 
 async def test_a_key_is_revoked_by_its_number(console):

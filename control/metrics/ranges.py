@@ -1,0 +1,28 @@
+"""How far back a question looks: the ranges of `control.wire.Range`, and what was sent as one.
+
+It reads no clock: who asks says what time it is.
+"""
+
+from collections.abc import Mapping
+from typing import Final, get_args
+
+from control.admin_errors import OrderInvalid
+from control.wire import Range
+
+HOUR_S: Final = 3_600
+DAY_S: Final = 24 * HOUR_S
+RANGE_S: Final[Mapping[Range, int]] = {"hour": HOUR_S, "day": DAY_S, "week": 7 * DAY_S, "month": 30 * DAY_S}
+RANGES: Final[tuple[Range, ...]] = get_args(Range)
+
+
+def since_s(chosen: Range, now_s: float) -> float:
+    """Unix time at which the range begins; 0 for all."""
+    return now_s - RANGE_S[chosen] if chosen in RANGE_S else 0.0
+
+
+def range_of(text: str) -> Range:
+    """Raises OrderInvalid, which names those that there are."""
+    for chosen in RANGES:
+        if chosen == text:
+            return chosen
+    raise OrderInvalid(f"range must be one of {', '.join(RANGES)}.")

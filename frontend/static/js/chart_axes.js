@@ -1,0 +1,102 @@
+// Axes and the words on them: numbers with as many digits as they deserve, times in the viewer's zone.
+// It draws no series.
+/* global uPlot */
+import { colour } from "./chart_tones.js";
+import { pitch } from "./chart_paths.js";
+
+const FONT_PX = 12;
+const DAY_S = 86400;
+const TICK_PX = 4;
+const LABEL_GAP_PX = 8;
+
+const two = (n) => String(n).padStart(2, "0");
+
+export const dateIn = (zone) => (seconds) => {
+  const date = new Date(seconds * 1000);
+  return zone === null ? date : uPlot.tzDate(date, zone);
+};
+
+const day = (date) => `${two(date.getMonth() + 1)}-${two(date.getDate())}`;
+const clock = (date) => `${two(date.getHours())}:${two(date.getMinutes())}`;
+
+/** Years and months when ticks are so far apart; a day at midnight; else the time of day. */
+const tickOfTime = (date, step_s) => {
+  if (step_s >= 28 * DAY_S) return `${date.getFullYear()}-${two(date.getMonth() + 1)}`;
+  return step_s >= DAY_S || clock(date) === "00:00" ? day(date) : clock(date);
+};
+
+/** The same number of digits for all values of a chart, so that columns stand still. */
+export const digitsFor = (greatest) => (greatest >= 1000 ? 0 : greatest >= 20 ? 1 : greatest >= 1 ? 2 : 3);
+
+export const number = (value, digits) =>
+  value.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+
+/** What stands at `at` on the x axis, in full. */
+export const nameOfX = (data, at) => {
+  if (data.xKind === "category") return data.categories[at];
+  if (data.xKind === "number") return number(data.x[at], 0);
+  const date = dateIn(data.zone)(data.x[at]);
+  const isWholeDay = clock(date) === "00:00" && pitch(data) >= DAY_S;
+  return isWholeDay ? `${date.getFullYear()}-${day(date)}` : `${date.getFullYear()}-${day(date)} ${clock(date)}`;
+};
+
+/** From the first to the last x, with room for half a bar; a single point stands in the middle. */
+export const rangeOfX = (data) => {
+  const hasBars = data.series.some((series) => series.draw === "bars");
+  const [first, last] = data.xRange ?? [data.x[0], data.x[data.x.length - 1]];
+  const half = hasBars ? pitch(data) / 2 : 0;
+  if (data.xKind === "number") return [0, Math.max(last * 1.03, 1)];
+  if (last > first) return [first - half, last + half];
+  const alone = Math.max(half, data.xKind === "time" ? 1800 : 0.5);
+  return [first - alone, last + alone];
+};
+
+/** From zero: half a chart must not look like a fall to nothing. */
+export const rangeOfY = (greatest) => (greatest > 0 ? uPlot.rangeNum(0, greatest, 0.06, true) : [0, 1]);
+
+const widthOf = (u, texts) => {
+  u.ctx.font = u.axes[1].font[0];
+  return Math.max(0, ...texts.map((text) => u.ctx.measureText(text).width / devicePixelRatio));
+};
+
+/** Categories that have room beside one another: every one, every second, every third, … */
+const categorySplits = (holder) => (u) => {
+  const { categories } = holder.data;
+  const room = u.bbox.width / devicePixelRatio / categories.length;
+  const step = Math.max(1, Math.ceil((widthOf(u, categories) + LABEL_GAP_PX) / Math.max(room, 1)));
+  return categories.map((_, at) => at).filter((at) => at % step === 0);
+};
+
+export const axesFor = (holder, family) => {
+  const calm = {
+    font: `${FONT_PX}px ${family}`,
+    stroke: () => colour("muted"),
+    ticks: { stroke: () => colour("c-axis"), width: 1, size: TICK_PX },
+    border: { show: true, stroke: () => colour("c-axis"), width: 1 },
+    gap: 4,
+  };
+  const { xKind } = holder.data;
+  const x = { ...calm, grid: { show: false }, size: 28, space: xKind === "time" ? 64 : 72 };
+  if (xKind === "category") {
+    x.splits = categorySplits(holder);
+    x.values = (u, splits) => splits.map((at) => holder.data.categories[at] ?? "");
+  } else if (xKind === "number") {
+    x.values = (u, splits) => splits.map((value) => number(value, 0));
+  } else {
+    x.values = (u, splits, axis, space, step_s) =>
+      splits.map((at) => tickOfTime(dateIn(holder.data.zone)(at), step_s));
+  }
+  const y = {
+    ...calm,
+    border: { show: false },
+    ticks: { show: false },
+    grid: { stroke: () => colour("c-grid"), width: 1 },
+    space: 44,
+    size: (u, values) => (values === null ? 40 : Math.ceil(widthOf(u, values)) + 12),
+    values: (u, splits, axis, space, step) => {
+      const digits = step >= 1 ? 0 : step >= 0.1 ? 1 : step >= 0.01 ? 2 : 3;
+      return splits.map((value) => number(value, digits));
+    },
+  };
+  return [x, y];
+};

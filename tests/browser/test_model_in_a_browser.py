@@ -1,0 +1,115 @@
+"""The page *Model* in a browser: what is loaded, what is waited for, the machine, and orders that are given here."""
+
+import msgspec
+import pytest
+
+from control import wire
+from tests.fakes import control as fake
+from tests.unit.webui.test_console_model import MACHINE, on_disk
+
+SMALL_SCREEN = {"width": 390, "height": 844}
+
+
+@pytest.fixture
+def machine(control):
+    control.models = (
+        on_disk(fake.MODEL.id, path=fake.MODEL.path),
+        on_disk("mlx-community/A-Model-With-A-Rather-Long-Name-235B-A22B-4bit", fits=False),
+    )
+    control.answers[wire.MACHINE] = MACHINE
+    return control
+
+
+def open_page(pages, console, **options):
+    page = pages.open(console.link(), **options)
+    page.goto(f"{console.address}/model")
+    return page
+
+
+def test_what_is_waited_for_is_counted_down_on_the_page(console, control, pages):
+    control.overview = fake.overview(slots=(fake.decoding(output=812),), view=fake.engine("draining"))
+    page = open_page(pages, console)
+    page.wait_for_selector("#awaited >> text=812 tokens so far")
+    node = page.evaluate_handle("document.getElementById('awaited-r4809')")
+
+    control.overview = fake.overview(slots=(fake.decoding(output=900),), view=fake.engine("draining"))
+    page.wait_for_selector("#awaited >> text=900 tokens so far")
+    is_same = page.evaluate("(node) => node === document.getElementById('awaited-r4809')", node)
+    control.overview = fake.overview(view=fake.engine("unloaded"))
+    page.wait_for_selector("#awaited", state="detached")
+
+    assert is_same
+    assert "No model is loaded" in page.inner_text("#engine")
+
+
+def test_loading_is_seen_in_bytes_with_its_speed_and_the_time_left(console, control, pages):
+    progress = wire.LoadProgress(bytes_read=43 * fake.GIB, bytes_total=100 * fake.GIB, seconds=10.0, read_seconds=8.6)
+    control.overview = fake.overview(view=fake.engine("loading", load=progress))
+    page = open_page(pages, console)
+    page.wait_for_selector("#engine >> text=43.0 GiB of 100.0 GiB read · 5.0 GiB/s · 13 s left")
+
+    control.overview = fake.overview(view=fake.engine(load=progress, wanted_model="org/other", is_downloading=True))
+    page.wait_for_selector("#engine >> text=Downloading org/other")
+
+    assert "43.0 GiB of 100.0 GiB downloaded" in page.inner_text("#engine")
+
+
+def test_orders_are_given_here_after_their_effect_was_read(console, control, pages):
+    control.overview = fake.overview(slots=(fake.decoding(),), line=(fake.waiting(5001, 1),))
+    page = open_page(pages, console)
+
+    page.click("#engine >> text=Unload…")
+    page.wait_for_selector("#panel-unload:popover-open >> text=1 running request finishes first.")
+    page.get_by_role("button", name="Unload", exact=True).click()
+    page.wait_for_url(f"{console.address}/model")
+    page.click("#concurrency >> text=2")
+    page.wait_for_url(f"{console.address}/model")
+
+    assert control.orders == [("POST", wire.UNLOAD, {}), ("POST", wire.CONCURRENCY, {"concurrency": 2})]
+
+
+def test_the_machine_is_refreshed_by_itself_and_its_words_are_explained(console, machine, pages):
+    page = open_page(pages, console)
+    page.wait_for_selector("#machine >> text=1,966")
+    fewer = msgspec.structs.replace(MACHINE.users[1], num_processes=12)
+    machine.answers[wire.MACHINE] = msgspec.structs.replace(MACHINE, users=(MACHINE.users[0], fewer))
+
+    page.wait_for_selector("#machine .users td >> text=/^12$/", timeout=12_000)
+    page.hover("#machine .users >> text=processes")
+
+    assert "left over from a program that ended" in page.inner_text("#hint:popover-open")
+
+
+def test_the_hints_of_the_machine_are_reached_by_keyboard(console, machine, pages):
+    page = open_page(pages, console)
+    page.wait_for_selector("#machine >> text=memory in use")
+
+    page.focus("#machine .hinted[tabindex='0']")
+    page.keyboard.press("ArrowRight")
+
+    assert page.evaluate("document.activeElement.textContent") == "available"
+    assert "without anything being swapped out" in page.inner_text("#hint:popover-open")
+
+
+@pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_fits_a_small_screen(console, machine, pages, locale, scheme):
+    page = open_page(pages, console, viewport=SMALL_SCREEN, locale=locale, color_scheme=scheme)
+    page.wait_for_selector("#machine .users")
+    page.wait_for_selector("#model-list table")
+
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    cut = page.evaluate(
+        "[...document.querySelectorAll('#models .button, #models .c-fits, #machine .facts dd')]"
+        ".filter((each) => each.getBoundingClientRect().right > innerWidth || each.scrollWidth > each.clientWidth + 1)"
+        ".map((each) => each.textContent.trim())"
+    )
+    assert cut == []
+
+
+def test_without_javascript_everything_is_on_the_page(console, machine, pages):
+    page = open_page(pages, console, java_script_enabled=False)
+
+    assert "226.0 GiB of 256.0 GiB" in page.inner_text("#machine")
+    assert "131,072" in page.inner_text("#models")
+    assert "batching" in page.inner_text("#engine")

@@ -1,0 +1,392 @@
+"""The figures of GET /performance over rows that are known one by one: from rows exactly, from sums within 5%."""
+
+import math
+import random
+import time
+from datetime import datetime
+from itertools import groupby
+
+import pytest
+
+from control.metrics.database import open_database, open_for_reading
+from control.metrics.measures import times_of
+from control.metrics.performance_figures import STEPS_LIMIT, span_of
+from control.metrics.performance_questions import PerformanceQuestions
+from control.metrics.questions import Questions
+from control.metrics.ranges import RANGE_S, RANGES
+from control.metrics.recording import record
+from control.metrics.stretch import Stretch
+from tests.unit.control_gateway.test_metrics import row
+from tests.unit.control_metrics.histories import stretch
+
+NOW_S = 1_793_500_000.0
+HOUR_S = 3600
+DAY_S = 86_400
+
+
+@pytest.fixture(autouse=True)
+def zone(monkeypatch):
+    """Clocks went back here on 1 November 2026, the day of NOW_S."""
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+class Measured:
+    """A database, and what it is asked."""
+
+    def __init__(self, path):
+        self._engine = open_database(path)
+        self.questions = Questions(open_for_reading(path))
+        self.now_s = NOW_S
+        self.asked = PerformanceQuestions(self.questions, discarded=lambda: {"idle": 3}, wall=lambda: self.now_s)
+
+    def record(self, *entries):
+        with self._engine.begin() as connection:
+            record(connection, entries)
+
+    async def performance(self, chosen="day", model=None):
+        return await self.asked.performance(chosen, model)
+
+    def close(self):
+        self.questions.close()
+        self._engine.dispose()
+
+
+@pytest.fixture
+def measured(tmp_path):
+    measured = Measured(tmp_path / "splash.db")
+    yield measured
+    measured.close()
+
+
+def nearest_rank(values, share):
+    return sorted(values)[math.ceil(share * len(values)) - 1]
+
+
+def random_rows(seed, *, number=400, within_s=DAY_S * 1.5):
+    chance = random.Random(seed)
+
+    def maybe(value):
+        return None if chance.random() < 0.1 else value
+
+    rows = []
+    for index in range(number):
+        queue_ms = chance.choice([0.0, chance.expovariate(1 / 500)])
+        prompt = chance.randint(1, 50_000)
+        completion = chance.choice([0, 1, 8, chance.randint(2, 900)])
+        drafted = chance.choice([0, completion])
+        rows.append(
+            row(
+                index,
+                started_at_s=NOW_S - chance.random() * within_s,
+                model=chance.choice(["small", "large"]),
+                outcome=chance.choice(["completed", "completed", "cancelled", "failed", "rejected"]),
+                queue_ms=maybe(queue_ms),
+                ttft_ms=maybe(queue_ms + chance.expovariate(1 / 900)),
+                decode_ms=maybe(chance.expovariate(1 / 8000)),
+                largest_gap_ms=maybe(chance.expovariate(1 / 80)),
+                prompt_tokens=prompt,
+                cached_tokens=chance.randint(0, prompt),
+                completion_tokens=completion,
+                first_emission_tokens=chance.randint(0, 8),
+                drafted_tokens=drafted,
+                accepted_tokens=chance.randint(0, drafted),
+            )
+        )
+    return rows
+
+
+def by_measure(rows):
+    found = {}
+    for each in rows:
+        for measure, duration_ms in times_of(each):
+            found.setdefault(measure, []).append(duration_ms)
+    return found
+
+
+def told(performance):
+    return {
+        "ttft": performance.ttft,
+        "ttft_without_queue": performance.ttft_without_queue,
+        "queue": performance.queue,
+        "inter_token": performance.inter_token,
+        "largest_gap": performance.largest_gap,
+    }
+
+
+@pytest.mark.parametrize("chosen", ["hour", "day"])
+@pytest.mark.parametrize("model", [None, "small"])
+async def test_an_hour_and_a_day_are_exact(measured, chosen, model):
+    rows = random_rows(1) + random_rows(2, number=600, within_s=HOUR_S * 1.5)
+    rows = [row for number, row in enumerate(rows) if row.id not in {each.id for each in rows[:number]}]
+    measured.record(*rows)
+
+    found = await measured.performance(chosen, model)
+
+    since_s = NOW_S - RANGE_S[chosen]
+    counted = [each for each in rows if each.started_at_s >= since_s and each.outcome != "rejected"]
+    mine = [each for each in counted if model in (None, each.model)]
+    times = by_measure(mine)
+    assert len(mine) > 30
+    assert set(times) == set(told(found))
+    for measure, percentiles in told(found).items():
+        assert percentiles.count == len(times[measure])
+        assert percentiles.p50_ms == pytest.approx(nearest_rank(times[measure], 0.5))
+        assert percentiles.p95_ms == pytest.approx(nearest_rank(times[measure], 0.95))
+    steps = sum(each.completion_tokens - each.accepted_tokens for each in mine)
+    assert found.requests == len(mine)
+    assert found.models == ("large", "small")
+    assert found.hit_rate == pytest.approx(sum(r.cached_tokens for r in mine) / sum(r.prompt_tokens for r in mine))
+    assert found.acceptance == pytest.approx(sum(r.accepted_tokens for r in mine) / sum(r.drafted_tokens for r in mine))
+    assert found.tokens_per_draft == pytest.approx(sum(r.completion_tokens for r in mine) / steps)
+    assert found.input_output_ratio == pytest.approx(
+        sum(r.prompt_tokens for r in mine) / sum(r.completion_tokens for r in mine)
+    )
+
+
+async def test_first_tokens_are_told_by_the_step_in_which_the_request_began(measured):
+    rows = random_rows(3)
+    measured.record(*rows)
+
+    found = await measured.performance("day")
+
+    known = [
+        (each.started_at_s // found.step_s * found.step_s, max(each.ttft_ms - each.queue_ms, 0.0))
+        for each in rows
+        if each.started_at_s >= NOW_S - DAY_S
+        and each.outcome != "rejected"
+        and None not in (each.ttft_ms, each.queue_ms)
+    ]
+    expected = {step: [ttft for _, ttft in pairs] for step, pairs in groupby(sorted(known), key=lambda pair: pair[0])}
+    assert {point.at_s: (point.p50_ms, point.p95_ms) for point in found.ttfts} == {
+        step: pytest.approx((nearest_rank(values, 0.5), nearest_rank(values, 0.95)))
+        for step, values in expected.items()
+    }
+    assert [point.at_s for point in found.ttfts] == sorted(expected)
+
+
+@pytest.mark.parametrize("chosen", ["week", "month", "all"])
+@pytest.mark.parametrize("model", [None, "large"])
+async def test_longer_ranges_are_sums_with_percentiles_within_five_per_cent(measured, chosen, model):
+    rows = random_rows(4, number=1500, within_s=40 * DAY_S)
+    measured.record(*rows)
+
+    found = await measured.performance(chosen, model)
+
+    mine = [
+        each
+        for each in rows
+        if each.started_at_s >= found.since_s and each.outcome != "rejected" and model in (None, each.model)
+    ]
+    times = by_measure(mine)
+    assert len(mine) > 80
+    assert found.requests == len(mine)
+    assert found.hit_rate == pytest.approx(sum(r.cached_tokens for r in mine) / sum(r.prompt_tokens for r in mine))
+    for measure, percentiles in told(found).items():
+        assert percentiles.count == len(times[measure])
+        for told_ms, share in ((percentiles.p50_ms, 0.5), (percentiles.p95_ms, 0.95)):
+            assert told_ms == pytest.approx(nearest_rank(times[measure], share), rel=0.05, abs=1)
+    assert sum(1 for _ in found.ttfts) == len({point.at_s for point in found.ttfts})
+
+
+@pytest.mark.parametrize("chosen", RANGES)
+async def test_throughput_is_tokens_over_seconds_and_never_a_mean_of_speeds(measured, chosen):
+    def at(ago_s, **fields):
+        return stretch(started_at_s=NOW_S - ago_s, **fields)
+
+    measured.record(
+        at(700, width=1, tokens=1398, seconds=10.0, context_tokens=4000, peak_tokens_per_second=150.0),
+        at(600, width=1, tokens=9757, seconds=97.5, context_tokens=9000, peak_tokens_per_second=111.0),
+        at(500, width=1, tokens=0, seconds=0.0, context_tokens=9000),
+        at(400, width=4, tokens=600, seconds=3.0, context_tokens=100_000),
+    )
+
+    found = await measured.performance(chosen)
+
+    one, four = found.widths
+    assert (one.width, one.tokens, one.seconds, one.peak_tokens_per_second) == (1, 11155, 107.5, 150.0)
+    assert one.tokens_per_second == pytest.approx(103.767, abs=0.001)
+    assert one.ceiling_tokens_per_second is None
+    assert (four.width, four.tokens_per_second, four.peak_tokens_per_second) == (4, 200.0, None)
+    assert [(each.width, each.context_tokens, each.tokens_per_second) for each in found.contexts] == [
+        (1, 4096, pytest.approx(139.8)),
+        (1, 16_384, pytest.approx(9757 / 97.5)),
+        (4, 131_072, 200.0),
+    ]
+
+
+@pytest.mark.parametrize("chosen", RANGES)
+async def test_a_ceiling_is_weighted_by_the_seconds_of_those_that_have_one(measured, chosen):
+    measured.record(
+        stretch(started_at_s=NOW_S - 60, seconds=10.0, ceiling_tokens_per_second=200.0),
+        stretch(started_at_s=NOW_S - 50, seconds=30.0, ceiling_tokens_per_second=100.0),
+        stretch(started_at_s=NOW_S - 40, seconds=99.0),
+    )
+
+    (width,) = (await measured.performance(chosen)).widths
+
+    assert width.ceiling_tokens_per_second == pytest.approx((10 * 200 + 30 * 100) / 40)
+
+
+@pytest.mark.parametrize("chosen", RANGES)
+async def test_a_model_is_told_apart_and_all_are_named(measured, chosen):
+    measured.record(
+        row(1, started_at_s=NOW_S - 60, model="asked"),
+        row(2, started_at_s=NOW_S - 60, model="turned away", outcome="rejected"),
+        stretch(started_at_s=NOW_S - 60, model="decoded", tokens=500),
+    )
+
+    of_one = await measured.performance(chosen, "asked")
+    of_all = await measured.performance(chosen)
+
+    assert of_one.models == of_all.models == ("asked", "decoded")
+    assert (of_one.model, of_one.requests, of_one.widths, of_one.speeds) == ("asked", 1, (), ())
+    assert [width.tokens for width in of_all.widths] == [500]
+
+
+@pytest.mark.parametrize("chosen", RANGES)
+async def test_where_nothing_was_measured_nothing_is_said(measured, chosen):
+    found = await measured.performance(chosen)
+
+    assert set(told(found).values()) == {None}
+    assert (found.hit_rate, found.acceptance, found.tokens_per_draft, found.input_output_ratio) == (None,) * 4
+    assert (found.models, found.widths, found.contexts, found.points, found.regression) == ((), (), (), (), None)
+    assert (found.speeds, found.ttfts, found.requests) == ((), (), 0)
+    assert found.discarded == {"idle": 3}
+
+
+@pytest.mark.parametrize("chosen", RANGES)
+async def test_a_chart_has_at_most_120_steps(measured, chosen):
+    for day in range(0, 3 * 365, 5):
+        measured.record(stretch(started_at_s=NOW_S - day * DAY_S), row(day, started_at_s=NOW_S - day * DAY_S))
+    measured.record(*(stretch(started_at_s=NOW_S - minute * 60) for minute in range(0, 60 * 24 * 7, 7)))
+
+    found = await measured.performance(chosen)
+
+    steps = {point.at_s for point in found.speeds}
+    assert 5 < len(steps) <= STEPS_LIMIT + 1
+    assert len({point.at_s for point in found.ttfts}) <= STEPS_LIMIT + 1
+    assert all(found.since_s - found.step_s < at_s <= NOW_S for at_s in steps)
+
+
+async def test_days_are_those_of_the_machines_time_zone(measured):
+    # The last day of October there, an hour before midnight; and the first of November, after the clocks went back.
+    before, after = datetime(2026, 10, 31, 23).timestamp(), datetime(2026, 11, 1, 12).timestamp()
+    measured.now_s = datetime(2026, 11, 2, 9).timestamp()
+    measured.record(stretch(started_at_s=before), stretch(started_at_s=after))
+
+    found = await measured.performance("month")
+
+    midnights = [datetime(2026, 10, 31).timestamp(), datetime(2026, 11, 1).timestamp()]
+    assert [point.at_s for point in found.speeds] == midnights
+    assert midnights[1] - midnights[0] == DAY_S
+    assert found.since_s == datetime(2026, 10, 4).timestamp()
+    assert found.step_s == DAY_S
+
+
+def test_a_year_is_told_by_steps_of_four_days_that_begin_at_midnight():
+    span = span_of("all", datetime(2027, 3, 1, 15).timestamp(), first_day="2026-03-01")
+
+    assert span.step_s == 4 * DAY_S
+    assert span.step_of_day("2026-03-01") == datetime(2026, 3, 1).timestamp()
+    assert span.step_of_day("2026-03-04") == datetime(2026, 3, 1).timestamp()
+    assert span.step_of_day("2026-03-09") == datetime(2026, 3, 9).timestamp()
+
+
+async def test_what_is_known_of_days_that_are_over_stays_true_when_a_row_comes_late(measured):
+    def old(number):
+        return row(number, started_at_s=NOW_S - 20 * DAY_S, ttft_ms=100.0 * number, queue_ms=0.0)
+
+    measured.record(old(1))
+    first = await measured.performance("all")
+    measured.record(old(2), old(3))
+    second = await measured.performance("all")
+    measured.now_s += DAY_S
+    third = await measured.performance("all")
+
+    assert [found.ttft.count for found in (first, second, third)] == [1, 3, 3]
+    assert second.ttft.p95_ms == pytest.approx(300, rel=0.05)
+
+
+async def test_days_that_are_over_and_those_that_are_not_add_up(measured):
+    rows = random_rows(5, number=600, within_s=9 * DAY_S)
+    measured.record(*rows)
+
+    answers = [await measured.performance("month") for _ in range(2)]
+
+    times = by_measure(rows)
+    assert answers[0] == answers[1]
+    assert answers[0].queue.count == len(times["queue"])
+
+
+async def test_the_points_are_the_newest_stretches_of_a_single_stream(measured):
+    measured.record(*(stretch(started_at_s=NOW_S - 5000 + n, context_tokens=n) for n in range(1200)))
+    measured.record(stretch(started_at_s=NOW_S, width=2), stretch(started_at_s=NOW_S, seconds=1.9))
+
+    found = await measured.performance("day")
+
+    assert [point.context_tokens for point in found.points] == list(range(200, 1200))
+    assert found.regression.points == 1200
+
+
+async def test_the_line_through_the_points_is_weighted_by_their_seconds(measured):
+    points = [(10_000, 4.0, 90.0), (50_000, 60.0, 80.0), (90_000, 8.0, 66.0), (130_000, 16.0, 62.0)]
+    measured.record(*(_point(context, seconds, speed) for context, seconds, speed in points))
+
+    regression = (await measured.performance("day")).regression
+
+    # The same as if each had been there once for each second.
+    xs = [context for context, seconds, _ in points for _ in range(int(seconds))]
+    ys = [speed for _, seconds, speed in points for _ in range(int(seconds))]
+    mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
+    sxx = sum((x - mean_x) ** 2 for x in xs)
+    syy = sum((y - mean_y) ** 2 for y in ys)
+    sxy = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
+    assert regression.slope_per_1k == pytest.approx(1000 * sxy / sxx)
+    assert regression.intercept == pytest.approx(mean_y - sxy / sxx * mean_x)
+    assert regression.correlation == pytest.approx(sxy / math.sqrt(sxx * syy))
+    assert regression.points == 4
+
+
+async def test_a_speed_that_does_not_depend_on_the_context_has_no_correlation(measured):
+    chance = random.Random(7)
+    measured.record(*(_point(chance.randrange(1000, 250_000), 20.0, 103.7 + chance.gauss(0, 0.4)) for _ in range(1500)))
+
+    regression = (await measured.performance("day")).regression
+
+    assert abs(regression.correlation) < 0.1
+    assert regression.intercept == pytest.approx(103.7, abs=0.1)
+
+
+async def test_a_speed_that_falls_with_the_context_is_seen_though_it_is_a_small_part_of_it(measured):
+    measured.record(*(_point(context, 50.0, 100.0 - context / 100_000) for context in range(1000, 200_000, 500)))
+
+    regression = (await measured.performance("day")).regression
+
+    assert regression.slope_per_1k == pytest.approx(-0.01, rel=0.05)
+    assert regression.correlation < -0.95
+
+
+async def test_points_of_one_context_have_no_line(measured):
+    measured.record(_point(5000, 10.0, 90.0), _point(5000, 10.0, 95.0))
+
+    found = await measured.performance("day")
+
+    assert (len(found.points), found.regression) == (2, None)
+
+
+async def test_a_speed_that_never_changes_has_a_line_and_correlation_zero(measured):
+    measured.record(_point(5000, 10.0, 90.0), _point(9000, 10.0, 90.0))
+
+    regression = (await measured.performance("day")).regression
+
+    assert (regression.slope_per_1k, regression.intercept, regression.correlation) == (0.0, 90.0, 0.0)
+
+
+def _point(context_tokens, seconds, speed) -> Stretch:
+    return stretch(
+        started_at_s=NOW_S - 100, context_tokens=context_tokens, seconds=seconds, tokens=round(speed * seconds)
+    )

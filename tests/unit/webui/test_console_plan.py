@@ -1,0 +1,228 @@
+"""The plan of a load: what is asked for, what is shown of the answer, and where the sliders can stand."""
+
+import asyncio
+import html as markup
+import json
+import re
+
+import httpx
+import msgspec
+import pytest
+from starlette.requests import Request
+
+from control import wire
+from tests.fakes import control as fake
+from webui.load_form import read
+from webui.pages.leaving import until_gone
+from webui.text import load_texts
+from webui.views.plan import budget_steps, context_steps, plan_view
+
+PLAN = msgspec.structs.replace(fake.PLAN, smallest_pool_bytes=352 * fake.MIB)
+FITS = wire.PlanAnswer(
+    outcome="fits", verdict="mine fits, with 16.0 GiB.", name="mine", plan=PLAN, native_context_tokens=262_144
+)
+TOO_LARGE = wire.PlanAnswer(
+    outcome="too_large",
+    verdict="mine does not fit: 20.4 GiB more.",
+    name="mine",
+    plan=msgspec.structs.replace(PLAN, limit_bytes=100 * fake.GIB, pool_bytes=0, fits=False),
+    native_context_tokens=262_144,
+)
+
+
+async def ask(console, **form: str) -> str:
+    answer = await console.browser.get("/model/load/plan", params={"model": "mine", **form})
+    return re.sub(r"\s+", " ", answer.text)
+
+
+def steps(html: str, slider: str) -> tuple[list[str], int]:
+    found = re.search(rf'data-steps-of="{slider}" data-values="([^"]*)" data-at="(\d+)"', html)
+    return json.loads(markup.unescape(found[1])), int(found[2])
+
+
+def button(html: str) -> str:
+    return re.search(r'<button id="load-button"[^>]*>', html)[0]
+
+
+@pytest.mark.parametrize(
+    ("form", "asked"),
+    [
+        ({}, {"model": "mine"}),
+        ({"context": "65,536", "budget_bytes": "12"}, {"context": 65_536, "budget_bytes": 12 * fake.GIB}),
+        ({"context": "auto", "kv_bits": "8", "max_gap_ms": "100"}, {"context": "default", "kv_bits": 8}),
+        ({"kv_bits": "8", "shown_kv_bits": "8"}, {"model": "mine"}),
+    ],
+)
+async def test_the_planner_is_asked_about_what_the_form_would_load(console, form, asked):
+    console.control.order_answers[wire.PLAN] = FITS
+
+    await ask(console, **form)
+
+    assert console.control.orders == [("POST", wire.PLAN, {"model": "mine", **asked})]
+
+
+async def test_a_plan_that_fits_shows_who_gets_the_memory_and_what_it_is_good_for(console):
+    console.control.order_answers[wire.PLAN] = FITS
+
+    html = await ask(console)
+
+    assert "It fits." in html
+    assert "mine fits, with 16.0 GiB." in html
+    for value in ("178.9 GiB", "3.1 GiB", "16.0 GiB", "245,000 tokens", "6 sessions of 23,000", "64 KiB", "16.1 GiB"):
+        assert f">{value}<" in html
+    assert "disabled" not in button(html)
+
+
+async def test_a_plan_that_does_not_fit_marks_the_limit_and_the_button_says_why_not(console):
+    console.control.order_answers[wire.PLAN] = TOO_LARGE
+
+    html = await ask(console)
+
+    assert "It does not fit." in html
+    assert "20.4 GiB more" in html
+    assert 'class="m-measured"' in html
+    assert button(html).endswith('disabled aria-describedby="load-why-not">')
+    assert "the plan says why" in html
+
+
+@pytest.mark.parametrize(
+    ("answer", "sentence", "is_loadable"),
+    [
+        (wire.PlanAnswer(outcome="refused", verdict="it was made for up to 9", name="mine"), "made for up to 9", False),
+        (wire.PlanAnswer(outcome="not_here", verdict="org/name is elsewhere", name="mine"), "downloaded first", True),
+        (wire.Accepted(message="nonsense"), "There is no plan.", True),
+    ],
+)
+async def test_without_numbers_the_sentence_is_all_and_only_a_refusal_stops_the_load(
+    console, answer, sentence, is_loadable
+):
+    console.control.order_answers[wire.PLAN] = answer
+
+    html = await ask(console)
+
+    assert sentence in html
+    assert "memory-bar" not in html
+    assert ("disabled" not in button(html)) is is_loadable
+
+
+async def test_a_model_that_is_nowhere_is_said_in_controls_words(console):
+    console.control.refusal = wire.AdminError(code="model_not_found", message="there is no model called mine")
+
+    html = await ask(console)
+
+    assert "there is no model called mine" in html
+    assert "disabled" in button(html)
+
+
+async def test_a_field_that_cannot_be_read_is_said_in_the_plan_and_nothing_is_asked(console):
+    html = await ask(console, context="many")
+
+    assert "a whole number, such as 65,536" in html
+    assert "disabled" in button(html)
+    assert console.control.orders == []
+
+
+async def test_without_javascript_the_form_comes_back_with_its_plan(console):
+    console.control.order_answers[wire.PLAN] = FITS
+
+    answer = await console.post("/model/load/plan", model="mine", context="65,536")
+
+    assert answer.status_code == 200
+    assert "It fits." in answer.text
+    assert 'value="65,536"' in answer.text
+    assert 'hx-trigger="input from' in answer.text
+
+
+async def test_while_splash_quits_nothing_can_be_loaded(console):
+    console.control.overview = fake.overview(quitting=True)
+    console.control.order_answers[wire.PLAN] = FITS
+
+    html = await ask(console)
+
+    assert "disabled" in button(html)
+    assert "Splash is quitting" in html
+
+
+async def test_a_question_that_is_taken_back_ends():
+    """A slider moves on: what it asked before shall not keep the planner busy."""
+    asked, is_cancelled = asyncio.Event(), asyncio.Event()
+
+    async def plan() -> str:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            is_cancelled.set()
+            raise
+        return "never"
+
+    async def receive():
+        await asked.wait()
+        return {"type": "http.disconnect"}
+
+    answer = await until_gone(Request({"type": "http"}, receive), plan())
+
+    assert answer is None
+    assert is_cancelled.is_set()
+
+
+async def test_a_question_that_is_not_taken_back_is_answered():
+    async def plan() -> str:
+        return "fits"
+
+    async def receive():
+        await asyncio.Event().wait()
+
+    assert await until_gone(Request({"type": "http"}, receive), plan()) == "fits"
+
+
+def test_a_context_slider_goes_in_even_steps_from_4k_to_what_the_model_was_made_for():
+    found = context_steps(262_144, 65_536)
+
+    assert found.values[:6] == ("4,096", "5,120", "6,144", "7,168", "8,192", "10,240")
+    assert found.values[-1] == "262,144"
+    assert found.values[found.at] == "65,536"
+    assert len(found.values) == 25
+
+
+@pytest.mark.parametrize("native", [1_010_000, 40_960, 4_097])
+def test_an_odd_native_context_is_the_last_step(native):
+    found = context_steps(native, native)
+
+    assert (found.values[0], found.values[-1]) == ("4,096", f"{native:,}")
+    assert found.at == len(found.values) - 1
+
+
+def test_where_there_is_nothing_to_choose_there_is_no_slider():
+    assert context_steps(4_096, 4_096) is None
+    assert budget_steps(TOO_LARGE.plan) is None
+
+
+def test_a_budget_slider_goes_from_the_smallest_useful_to_all_that_is_there():
+    found = budget_steps(PLAN)
+    left_bytes = PLAN.limit_bytes - PLAN.weights_bytes - PLAN.fixed_bytes
+
+    assert (found.values[0], found.values[found.at]) == ("352 MiB", "16 GiB")
+    budgets = [read({"budget_bytes": value}).order.budget_bytes for value in found.values]
+    assert budgets == sorted(budgets)
+    assert budgets[0] >= PLAN.smallest_pool_bytes
+    assert left_bytes - fake.GIB // 100 < budgets[-1] <= left_bytes
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_every_outcome_is_in_the_readers_language(language):
+    text = load_texts()[language]
+    headlines = {plan_view(answer, text).headline for answer in (FITS, TOO_LARGE)}
+
+    assert len(headlines) == 2
+    assert all(("\u4e00" <= headline[0] <= "\u9fff") is (language == "zh") for headline in headlines)
+
+
+async def test_the_page_itself_does_not_wait_for_a_plan(console):
+    console.control.answers_after_s = 30.0
+
+    answer = await asyncio.wait_for(console.browser.get("/model/load", params={"model": "mine"}), 2)
+
+    assert isinstance(answer, httpx.Response)
+    assert 'hx-trigger="load, input from' in answer.text
+    assert console.control.orders == []

@@ -1,0 +1,107 @@
+"""The page *Try it*: which model answers, and every sentence that is said while it does.
+
+It holds no conversation: that is in the browser alone.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+from control.wire import Overview, Slot
+from webui import numbers
+from webui.text import Text
+from webui.views.requests import is_reading
+from webui.views.shell import Shell
+from webui.watch import Seen
+
+# Source: control.errors. What is not here is said as control says it.
+_PROBLEM_TEXT: Final[dict[str, str]] = {
+    "context_length_exceeded": "talk.too_long",
+    "engine_died": "talk.engine_died",
+    "engine_stopped": "talk.engine_stopped",
+    "gateway_restarts": "talk.gateway_restarts",
+    "no_model": "talk.no_model",
+    "quitting": "talk.quitting",
+    "rate_limit_exceeded": "talk.line_full",
+    "request_cancelled": "talk.cancelled",
+    "request_too_large": "talk.too_large",
+    "waited_too_long": "talk.waited_too_long",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PlaygroundPage:
+    """`model` None: none is loaded; then `lead` says what to do."""
+
+    shell: Shell
+    model: str | None
+    is_demo: bool
+    lead: str
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where an answer is: a word for ears and eyes, and numbers that change too often to be read out."""
+
+    phase: str
+    numbers: str
+
+
+def playground_page(shell: Shell, seen: Seen) -> PlaygroundPage:
+    text = shell.text
+    engine = seen.overview.engine if seen.is_current and seen.overview is not None else None
+    if engine is None:
+        return PlaygroundPage(shell=shell, model=None, is_demo=False, lead=text("talk.gateway_silent"))
+    if engine.model is None:
+        lead = text("talk.will_wait") if engine.holds else text("talk.no_model")
+        return PlaygroundPage(shell=shell, model=None, is_demo=False, lead=lead)
+    return PlaygroundPage(
+        shell=shell,
+        model=engine.model.id,
+        is_demo=engine.model.is_demo,
+        lead=text("engine.demo_lead") if engine.model.is_demo else "",
+    )
+
+
+def progress_of(request_id: str, overview: Overview, text: Text) -> Progress | None:
+    """None when the request is neither in the line nor in a slot (any more)."""
+    for waiting in overview.waiting:
+        if waiting.id == request_id:
+            key = "talk.held" if waiting.phase == "held" else "talk.waiting"
+            return Progress(text(key), text("talk.place", n=f"{waiting.position:,}"))
+    for slot in overview.slots:
+        if slot is not None and slot.id == request_id:
+            return _in_slot(slot, text)
+    return None
+
+
+def end_of(*, finish_reason: str, first_token_s: float, decode_s: float, num_tokens: int, text: Text) -> Progress:
+    """Of an answer that came to its end. `decode_s`: between its first and its last piece."""
+    phase = text("talk.at_limit") if finish_reason == "length" else text("talk.complete")
+    # The first token came with the first piece: it took no decode time.
+    speed = (num_tokens - 1) / decode_s if num_tokens > 1 and decode_s > 0 else None
+    return Progress(
+        phase,
+        text(
+            "talk.end_numbers",
+            first=numbers.milliseconds(text, first_token_s * 1000),
+            speed=numbers.speed(speed),
+            tokens=text.count("talk.tokens", num_tokens),
+        ),
+    )
+
+
+def problem_words(code: str, message: str, text: Text) -> str:
+    return text(_PROBLEM_TEXT[code]) if code in _PROBLEM_TEXT else message
+
+
+def _in_slot(slot: Slot, text: Text) -> Progress:
+    if slot.is_suspended:
+        return Progress(text("phase.paused"), "")
+    if slot.phase == "decode":
+        speed = f"{numbers.speed(slot.tokens_per_second)} tok/s"
+        return Progress(text("phase.decode"), f"{speed} · {text.count('talk.tokens', slot.output_tokens)}")
+    if not is_reading(slot) or not slot.prompt_tokens:
+        return Progress(text("phase.prefill"), "")
+    percent = f"{min(slot.prefilled_tokens, slot.prompt_tokens) * 100 // slot.prompt_tokens}%"
+    eta = text("slot.eta", span=numbers.span(text, slot.eta_s)) if slot.eta_s is not None else ""
+    return Progress(text("phase.prefill"), " · ".join(part for part in (percent, eta) if part))
