@@ -4,7 +4,7 @@ BIN := .venv/bin
 MODEL ?=
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: env up test check fix bench clients sdks clean
+.PHONY: env up test check fix bench clients sdks screenshots clean
 
 env: .venv/.made
 
@@ -36,6 +36,9 @@ clients: .venv/.made-dev
 
 sdks: .venv/.made-dev
 	$(BIN)/python -m tests.sdks
+
+screenshots: .venv/.made-dev
+	@$(BIN)/python -m tests.browser.screenshots
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

@@ -9,7 +9,6 @@ from msgspec import Meta
 
 from engine.wire import Frozen
 
-
 # A pasted file of some ten thousand lines; a conversation of a person is far below it.
 PLAYGROUND_LIMIT_BYTES: Final = 2 * 1024 * 1024
 

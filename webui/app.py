@@ -35,7 +35,6 @@ from webui.pages import (
     playground,
     quitting,
     requests,
-    requests,
     settings,
 )
 from webui.pages.edge import Console, Message, message

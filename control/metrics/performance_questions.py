@@ -15,6 +15,7 @@ from control.metrics.measures import INTER_TOKEN, LARGEST_GAP, QUEUE, TTFT, TTFT
 from control.metrics.performance_figures import Counts, span_of
 from control.metrics.performance_sums import ClosedDays
 from control.metrics.questions import Questions
+from control.metrics.recent_times import RecentTimes
 from control.wire import Performance, Range
 
 # Short enough to be answered from the rows themselves.
@@ -35,6 +36,7 @@ class PerformanceQuestions:
         self._discarded = discarded
         self._wall = wall
         self._closed = ClosedDays()
+        self._recent = RecentTimes()
 
     async def performance(self, chosen: Range, model: str | None) -> Performance:
         """`model` None: all of them together."""
@@ -50,7 +52,7 @@ class PerformanceQuestions:
         span = span_of(chosen, now_s, first_day=first_day)
         if chosen in FROM_ROWS:
             by_model = performance_rows.counts(connection, span)
-            times = performance_rows.times(connection, span, model)
+            times = performance_rows.times(connection, span, model, self._recent)
             decode = performance_rows.decode_figures(connection, span, model)
         else:
             by_model = performance_sums.counts(connection, span)

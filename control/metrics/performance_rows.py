@@ -4,13 +4,11 @@ It sums nothing that is kept; longer ranges are answered by `control.metrics.per
 """
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable
 
-from sqlalchemy import ColumnElement, Connection, Integer, and_, case, cast, func, select
+from sqlalchemy import ColumnElement, Connection, and_, func, select
 
 from control.metrics.buckets import context_bucket_of
-from control.metrics.measures import INTER_TOKEN, LARGEST_GAP, QUEUE, TTFT, TTFT_WITHOUT_QUEUE
 from control.metrics.performance_figures import (
     ByModel,
     Counts,
@@ -24,6 +22,7 @@ from control.metrics.performance_figures import (
 )
 from control.metrics.performance_sums import request_sums
 from control.metrics.ranges import HOUR_S
+from control.metrics.recent_times import MEASURES, RecentTimes, TimesOfRow
 from control.metrics.tables import hourly_requests, requests, stretches
 
 
@@ -44,34 +43,17 @@ def counts(connection: Connection, span: Span) -> ByModel:
     return together(*({model: Counts(*sums)} for model, *sums in (*edge, *whole)))
 
 
-def times(connection: Connection, span: Span, model: str | None) -> Times:
-    """The same as those of `control.metrics.measures`, worked out by SQLite: a day can have 100,000 rows."""
-    columns = requests.c
-    later_tokens = columns.completion_tokens - func.max(columns.first_emission_tokens, 1)
-    statement = select(
-        cast(columns.started_at_s / span.step_s, Integer) * span.step_s,
-        columns.ttft_ms,
-        func.max(columns.ttft_ms - columns.queue_ms, 0.0),
-        columns.queue_ms,
-        case((later_tokens > 0, columns.decode_ms / later_tokens)),
-        columns.largest_gap_ms,
-    ).where(_is_within(span))
-    if model is not None:
-        statement = statement.where(columns.model == model)
-    rows: Sequence[Any] = connection.execute(statement).all()
-    steps, ttfts, waits, queues, gaps, largest = zip(*rows, strict=True) if rows else ((),) * 6
-    by_step = _by_step(steps, waits)
+def times(connection: Connection, span: Span, model: str | None, recent: RecentTimes) -> Times:
+    begin_s = span.begin_s
+    rows = [row for row in recent.rows(connection, span.now_s) if row[0] >= begin_s and model in (None, row[1])]
+    by_step = _by_step(span, rows)
     ordered = {
-        TTFT: _sorted(ttfts),
-        # In runs that are sorted already, which makes sorting them together quick.
-        TTFT_WITHOUT_QUEUE: sorted([ttft_ms for values in by_step.values() for ttft_ms in values]),
-        QUEUE: _sorted(queues),
-        INTER_TOKEN: _sorted(gaps),
-        LARGEST_GAP: _sorted(largest),
+        measure: sorted([value for value in (row[place] for row in rows) if value is not None])
+        for place, measure in enumerate(MEASURES, start=2)
     }
     return Times(
         by_measure={measure: exact_percentiles(values) for measure, values in ordered.items()},
-        ttfts=ttft_points({at_s: exact_percentiles(values) for at_s, values in by_step.items()}),
+        ttfts=ttft_points({at_s: exact_percentiles(sorted(values)) for at_s, values in by_step.items()}),
     )
 
 
@@ -97,20 +79,16 @@ def _is_within(span: Span) -> ColumnElement[bool]:
     return and_(requests.c.started_at_s >= span.begin_s, requests.c.outcome != "rejected")
 
 
-def _by_step(steps: Sequence[float], values: Sequence[float | None]) -> dict[float, list[float]]:
-    """Sorted, by the step in which the request began."""
+def _by_step(span: Span, rows: Iterable[TimesOfRow]) -> dict[float, list[float]]:
+    """The TTFT without queue, by the step in which the request began."""
     found: dict[float, list[float]] = {}
-    for at_s, value in zip(steps, values, strict=True):
-        if value is not None:
-            known = found.get(at_s)
-            if known is None:
-                found[at_s] = [value]
+    step_s = span.step_s
+    for started_at_s, _, _, ttft_ms, _, _, _ in rows:
+        if ttft_ms is not None:
+            at_s = started_at_s // step_s * step_s
+            values = found.get(at_s)
+            if values is None:
+                found[at_s] = [ttft_ms]
             else:
-                known.append(value)
-    for known in found.values():
-        known.sort()
+                values.append(ttft_ms)
     return found
-
-
-def _sorted(values: Iterable[float | None]) -> list[float]:
-    return sorted([value for value in values if value is not None])

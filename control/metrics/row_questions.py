@@ -12,6 +12,11 @@ from control.wire import StoredRows
 
 async def stored_rows(questions: Questions) -> StoredRows:
     """Raises SQLAlchemyError or TimeoutError."""
-    statement = select(func.count(requests.c.number), func.min(requests.c.started_at_s))
-    row = await questions.ask(lambda connection: connection.execute(statement).one())
-    return StoredRows(requests=row[0], oldest_at_s=row[1])
+    # Each from an index; both in one statement would read every row, half a second for a million.
+    count = select(func.count()).select_from(requests)
+    oldest = select(func.min(requests.c.started_at_s))
+    return await questions.ask(
+        lambda connection: StoredRows(
+            requests=connection.execute(count).scalar_one(), oldest_at_s=connection.execute(oldest).scalar_one()
+        )
+    )

@@ -7,6 +7,7 @@ import pytest
 from control.wire import LoadProgress
 from tests.browser.watched_page import assert_bar_advances_and_disappears, see_slot, watch_slot
 from tests.fakes import control as fake
+from tests.fakes.performance import performance
 
 
 def play(control, *overviews, every_s: float = 0.8) -> threading.Thread:
@@ -174,7 +175,7 @@ def test_language_and_theme_can_be_switched_and_are_kept(console, pages):
     page.get_by_role("button", name="主题：浅色").click()
     page.goto(f"{console.address}/clients")
 
-    assert page.inner_text("h1") == "密钥"
+    assert page.inner_text("h1") == "密钥与客户端"
     assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(13, 17, 20)"
 
 
@@ -214,7 +215,7 @@ def test_a_hidden_page_rests_and_asks_at_once_when_it_is_seen_again(console, con
     page.wait_for_timeout(300)
 
     assert while_hidden == []
-    assert {url.removeprefix(console.address) for url in asked} == {"/now/live", "/state"}
+    assert {url.removeprefix(console.address) for url in asked} == {"/now/live", "/now/hour", "/state"}
 
 
 def test_while_the_gateway_is_down_the_page_stays_and_says_so(console, control, pages):
@@ -271,3 +272,46 @@ def test_loading_shows_its_progress(console, control, pages):
     assert page.inner_text("#state .state-detail") == "43% · 12 s left"
     assert page.get_attribute("#engine [role=progressbar]", "aria-valuenow") == "43"
     assert "5.0 GiB/s" in page.inner_text("#engine")
+
+
+def test_the_last_hour_is_drawn_beside_the_page_and_outlives_its_refreshes(console, control, pages):
+    tops = "() => [...document.querySelectorAll('#live > *')].map((each) => each.getBoundingClientRect().top)"
+    page = pages.open(console.link())
+    before = page.evaluate(tops)
+    control.answers[fake.wire.PERFORMANCE] = performance()
+    page.evaluate("htmx.trigger('#hour', 'refresh')")
+    page.wait_for_selector("#hour canvas")
+    page.evaluate("window.remembered = [...document.querySelectorAll('#hour canvas')]")
+
+    page.wait_for_timeout(2_500)
+
+    assert ("/performance", "range=hour") in control.questions
+    assert page.locator("#hour canvas").count() == 2
+    assert page.evaluate("[...document.querySelectorAll('#hour canvas')].every((each, n) => each === remembered[n])")
+    assert page.evaluate(tops) == before
+
+
+def test_an_ended_request_leads_to_its_own_page(console, control, pages):
+    row = fake.finished(4808)
+    control.requests = (row,)
+    control.answers[fake.wire.REQUEST.format(id=row.id)] = fake.listed(row)
+    page = pages.open(console.link())
+
+    page.click("#recent >> text=#4808")
+    page.wait_for_url(f"{console.address}/requests/{row.id}")
+
+    assert "#4808" in page.inner_text("main")
+
+
+def test_trouble_with_the_database_is_one_line_that_goes_when_it_is_over(console, control, pages):
+    trouble = fake.wire.DatabaseHealth(waiting_rows=42, problem="the disk is full")
+    control.overview = msgspec.structs.replace(fake.overview(), database=trouble)
+    page = pages.open(console.link())
+
+    words = page.inner_text("#trouble")
+    control.overview = fake.overview()
+    page.wait_for_selector("#trouble", state="hidden")
+
+    assert (
+        words == "! 42 ended requests are not yet in the database; they are tried again. The reason: the disk is full."
+    )

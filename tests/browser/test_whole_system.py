@@ -101,7 +101,7 @@ def test_unload_load_and_quit_on_the_page_do_what_they_say(stack, pages):
     page.wait_for_selector("#verdict >> text=It fits.")
     page.get_by_role("button", name="Load", exact=True).click()
     page.wait_for_selector("#state-word >> text=ready")
-    page.click("nav >> text=Quit…")
+    page.click(".masthead nav >> text=Quit")
     page.get_by_role("button", name="Quit Splash").click()
     page.wait_for_selector("#quit-lead >> text=Splash has stopped", timeout=30_000)
 

@@ -78,8 +78,8 @@ async def back_up(request: Request, _: Form) -> Response:
         "POST", wire.BACKUP, wire.Backup, wire.BackupRequest(), timeout_s=_BACKUP_TIMEOUT_S
     )
     text = console.text_for(request)
-    size, rows = numbers.size(made.size_bytes), numbers.tokens(made.requests)
-    return _done(request, text("settings.backed_up", path=made.path, size=size, rows=rows))
+    size = numbers.size(made.size_bytes)
+    return _done(request, text.count("settings.backed_up", made.requests, path=made.path, size=size))
 
 
 def _done(request: Request, sentence: str) -> Response:

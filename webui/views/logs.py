@@ -26,6 +26,12 @@ _LEVEL_SIGN: Final[dict[Tone, str]] = {"wait": "!", "bad": "✕", "idle": ""}
 # What a person looks for; a level stands for itself and everything above it.
 CHOSEN_LEVELS: Final[dict[LogLevel, str]] = {"WARNING": "logs.from_warning", "ERROR": "logs.from_error"}
 
+FOLLOW_EVERY_S: Final = 2
+# A filter that fits little makes control read 8 MiB each time.
+SEARCH_EVERY_S: Final = 10
+# Source: control.logs_api.
+TEXT_LIMIT: Final = 200
+
 
 @dataclass(frozen=True, slots=True)
 class Asked:
@@ -93,6 +99,7 @@ class LogsPage:
     is_newest: bool
     is_followed: bool
     live_path: str
+    live_every_s: int
     follow_path: str
     newest_path: str
     older_path: str | None
@@ -101,9 +108,6 @@ class LogsPage:
     empty: str
     size: str
     problem: str | None
-
-
-TEXT_LIMIT: Final = 200
 
 
 def logs_page(shell: Shell, asked: Asked, page: LogPage | None, *, problem: str | None = None) -> LogsPage:
@@ -124,6 +128,7 @@ def logs_page(shell: Shell, asked: Asked, page: LogPage | None, *, problem: str 
         is_newest=asked.before is None,
         is_followed=asked.is_followed and asked.before is None,
         live_path=asked.path(live=True),
+        live_every_s=SEARCH_EVERY_S if asked.is_filtered else FOLLOW_EVERY_S,
         follow_path=asked.path(is_followed=not asked.is_followed),
         newest_path=asked.path(),
         older_path=asked.path(before=older) if older is not None else None,

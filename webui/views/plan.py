@@ -145,7 +145,7 @@ def _bar(plan: MemoryPlan, text: Text) -> PlanBar:
         ("spare", whole_bytes - needed_bytes, text("memory.spare"), text("memory.spare_hint")),
     )
     segments, start_bytes = [], 0
-    for part, num_bytes, label, hint in pieces:
+    for part, num_bytes, label, hint in pieces if needed_bytes < whole_bytes else pieces[:-1]:
         segments.append(
             Segment(
                 part=part,
@@ -158,7 +158,7 @@ def _bar(plan: MemoryPlan, text: Text) -> PlanBar:
         )
         start_bytes += num_bytes
     limit = numbers.size(plan.limit_bytes)
-    weights, fixed, pool, _ = segments
+    weights, fixed, pool = segments[:3]
     return PlanBar(
         segments=tuple(segments),
         limit=limit,
@@ -172,7 +172,9 @@ def _facts(plan: MemoryPlan, text: Text) -> tuple[Fact, ...]:
     # Source: MemoryPlan, need(context, sequences).
     request_bytes = 2 * plan.state_bytes_per_sequence + plan.maximum_context_tokens * plan.kv_bytes_per_token
     at_once = min(plan.pool_bytes // request_bytes, NUM_SLOTS) if request_bytes else NUM_SLOTS
-    warm = text("fact.warm_of", n=numbers.tokens(plan.warm_sessions), tokens=numbers.tokens(plan.warm_session_tokens))
+    warm = text(
+        "fact.warm_of", n=numbers.tokens(plan.warm_sessions), tokens=numbers.tokens_short(plan.warm_session_tokens)
+    )
     longest = text("plan.tokens", n=numbers.tokens(plan.longest_context_tokens))
     return (
         Fact(text("plan.longest"), longest, text("plan.longest_hint", context=context)),

@@ -2,64 +2,17 @@
 
 import math
 import random
-import time
 from datetime import datetime
 from itertools import groupby
 
 import pytest
 
-from control.metrics.database import open_database, open_for_reading
 from control.metrics.measures import times_of
 from control.metrics.performance_figures import STEPS_LIMIT, span_of
-from control.metrics.performance_questions import PerformanceQuestions
-from control.metrics.questions import Questions
 from control.metrics.ranges import RANGE_S, RANGES
-from control.metrics.recording import record
-from control.metrics.stretch import Stretch
 from tests.unit.control_gateway.test_metrics import row
 from tests.unit.control_metrics.histories import stretch
-
-NOW_S = 1_793_500_000.0
-HOUR_S = 3600
-DAY_S = 86_400
-
-
-@pytest.fixture(autouse=True)
-def zone(monkeypatch):
-    """Clocks went back here on 1 November 2026, the day of NOW_S."""
-    monkeypatch.setenv("TZ", "America/New_York")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
-
-
-class Measured:
-    """A database, and what it is asked."""
-
-    def __init__(self, path):
-        self._engine = open_database(path)
-        self.questions = Questions(open_for_reading(path))
-        self.now_s = NOW_S
-        self.asked = PerformanceQuestions(self.questions, discarded=lambda: {"idle": 3}, wall=lambda: self.now_s)
-
-    def record(self, *entries):
-        with self._engine.begin() as connection:
-            record(connection, entries)
-
-    async def performance(self, chosen="day", model=None):
-        return await self.asked.performance(chosen, model)
-
-    def close(self):
-        self.questions.close()
-        self._engine.dispose()
-
-
-@pytest.fixture
-def measured(tmp_path):
-    measured = Measured(tmp_path / "splash.db")
-    yield measured
-    measured.close()
+from tests.unit.control_metrics.measured import DAY_S, HOUR_S, NOW_S
 
 
 def nearest_rank(values, share):
@@ -287,7 +240,7 @@ async def test_days_are_those_of_the_machines_time_zone(measured):
     assert found.step_s == DAY_S
 
 
-def test_a_year_is_told_by_steps_of_four_days_that_begin_at_midnight():
+def test_a_year_is_told_by_steps_of_four_days_that_begin_at_midnight(zone):
     span = span_of("all", datetime(2027, 3, 1, 15).timestamp(), first_day="2026-03-01")
 
     assert span.step_s == 4 * DAY_S
@@ -320,73 +273,3 @@ async def test_days_that_are_over_and_those_that_are_not_add_up(measured):
     times = by_measure(rows)
     assert answers[0] == answers[1]
     assert answers[0].queue.count == len(times["queue"])
-
-
-async def test_the_points_are_the_newest_stretches_of_a_single_stream(measured):
-    measured.record(*(stretch(started_at_s=NOW_S - 5000 + n, context_tokens=n) for n in range(1200)))
-    measured.record(stretch(started_at_s=NOW_S, width=2), stretch(started_at_s=NOW_S, seconds=1.9))
-
-    found = await measured.performance("day")
-
-    assert [point.context_tokens for point in found.points] == list(range(200, 1200))
-    assert found.regression.points == 1200
-
-
-async def test_the_line_through_the_points_is_weighted_by_their_seconds(measured):
-    points = [(10_000, 4.0, 90.0), (50_000, 60.0, 80.0), (90_000, 8.0, 66.0), (130_000, 16.0, 62.0)]
-    measured.record(*(_point(context, seconds, speed) for context, seconds, speed in points))
-
-    regression = (await measured.performance("day")).regression
-
-    # The same as if each had been there once for each second.
-    xs = [context for context, seconds, _ in points for _ in range(int(seconds))]
-    ys = [speed for _, seconds, speed in points for _ in range(int(seconds))]
-    mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
-    sxx = sum((x - mean_x) ** 2 for x in xs)
-    syy = sum((y - mean_y) ** 2 for y in ys)
-    sxy = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
-    assert regression.slope_per_1k == pytest.approx(1000 * sxy / sxx)
-    assert regression.intercept == pytest.approx(mean_y - sxy / sxx * mean_x)
-    assert regression.correlation == pytest.approx(sxy / math.sqrt(sxx * syy))
-    assert regression.points == 4
-
-
-async def test_a_speed_that_does_not_depend_on_the_context_has_no_correlation(measured):
-    chance = random.Random(7)
-    measured.record(*(_point(chance.randrange(1000, 250_000), 20.0, 103.7 + chance.gauss(0, 0.4)) for _ in range(1500)))
-
-    regression = (await measured.performance("day")).regression
-
-    assert abs(regression.correlation) < 0.1
-    assert regression.intercept == pytest.approx(103.7, abs=0.1)
-
-
-async def test_a_speed_that_falls_with_the_context_is_seen_though_it_is_a_small_part_of_it(measured):
-    measured.record(*(_point(context, 50.0, 100.0 - context / 100_000) for context in range(1000, 200_000, 500)))
-
-    regression = (await measured.performance("day")).regression
-
-    assert regression.slope_per_1k == pytest.approx(-0.01, rel=0.05)
-    assert regression.correlation < -0.95
-
-
-async def test_points_of_one_context_have_no_line(measured):
-    measured.record(_point(5000, 10.0, 90.0), _point(5000, 10.0, 95.0))
-
-    found = await measured.performance("day")
-
-    assert (len(found.points), found.regression) == (2, None)
-
-
-async def test_a_speed_that_never_changes_has_a_line_and_correlation_zero(measured):
-    measured.record(_point(5000, 10.0, 90.0), _point(9000, 10.0, 90.0))
-
-    regression = (await measured.performance("day")).regression
-
-    assert (regression.slope_per_1k, regression.intercept, regression.correlation) == (0.0, 90.0, 0.0)
-
-
-def _point(context_tokens, seconds, speed) -> Stretch:
-    return stretch(
-        started_at_s=NOW_S - 100, context_tokens=context_tokens, seconds=seconds, tokens=round(speed * seconds)
-    )

@@ -109,6 +109,14 @@ async def test_older_lines_are_a_page_of_their_own_that_is_not_followed(page):
     assert 'href="/logs/control">To the newest' in older
 
 
+async def test_a_search_is_repeated_less_often_than_the_newest_lines_are_asked_for(page):
+    everything = await shown(page)
+    searched = await shown(page, "/logs/control?text=needle")
+
+    assert 'hx-trigger="every 2s, refresh"' in everything
+    assert 'hx-trigger="every 10s, refresh"' in searched
+
+
 async def test_following_can_be_stopped_and_begun(page):
     stopped = await shown(page, "/logs/control?follow=off")
 

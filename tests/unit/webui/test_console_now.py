@@ -3,8 +3,13 @@ import re
 import msgspec
 import pytest
 
-from control.wire import LoadProgress, Today
+from control.wire import PERFORMANCE, DatabaseHealth, LoadProgress, Money, Today
 from tests.fakes import control as fake
+from tests.fakes.performance import performance
+
+
+def money(currency: str, total: float) -> Money:
+    return Money(currency=currency, miss=0.0, hit=0.0, output=total, total=total, cache_saving=0.0)
 
 
 async def live(console) -> str:
@@ -332,3 +337,55 @@ async def test_only_what_is_possible_is_offered(console, view, panels):
     html = await live(console)
 
     assert set(re.findall(r'<button[^>]*popovertarget="panel-(unload|restart|force)"', html)) == panels
+
+
+@pytest.mark.parametrize(
+    ("saved", "value", "note"),
+    [
+        ((), "—", "1,204 requests"),
+        ((money("CNY", 31.2),), "¥31.20", "1,204 requests"),
+        ((money("CNY", 31.2), money("USD", 2.1)), "¥31.20", "1,204 requests · + $2.10"),
+    ],
+    ids=["no prices", "one currency", "two"],
+)
+async def test_what_was_saved_today_is_shown_by_currency_and_never_added(console, saved, value, note):
+    today = msgspec.structs.replace(fake.overview().today, saved=saved)
+    console.control.overview = fake.overview(today=today)
+
+    figure = (await live(console)).split('id="figure-today"')[1].split("</div>")[0]
+
+    assert f">{value}<" in figure
+    assert f">{note}<" in figure
+
+
+async def test_lost_numbers_and_a_damaged_file_are_said_in_words(console):
+    health = DatabaseHealth(waiting_rows=1, lost_rows=2, problem="the disk is full", set_aside="splash.db.damaged")
+    console.control.overview = msgspec.structs.replace(fake.overview(), database=health)
+
+    line = (await live(console)).split('id="trouble"')[1].split("</p>")[0]
+
+    for words in ("1 ended request is not yet", "the disk is full", "2 ended requests could not be kept", ".damaged"):
+        assert words in line
+
+
+async def test_without_trouble_nothing_is_said_of_the_database(console):
+    assert 'id="trouble" class="banner tone-wait" role="status" hidden></p>' in await live(console)
+
+
+async def test_ended_requests_lead_to_their_own_pages_and_to_all_of_them(console):
+    console.control.requests = (fake.finished(4808),)
+
+    html = (await live(console)).split('id="recent"')[1]
+
+    assert 'href="/requests/r4808"' in html
+    assert 'href="/requests"' in html
+
+
+async def test_the_last_hour_is_asked_for_by_itself_and_nothing_while_it_is_not_known(console):
+    unknown = await console.browser.get("/now/hour")
+    console.control.answers[PERFORMANCE] = performance()
+    known = await console.browser.get("/now/hour")
+
+    assert (unknown.status_code, unknown.text) == (204, "")
+    assert known.text.count("data-chart=") == 2
+    assert "data-chart=" not in await live(console)
