@@ -42,11 +42,11 @@ OTHERS: Final = (
     "/performance?range=all",
     "/requests",
     "/requests?range=month",
-    "/requests?range=month&sort=ttft&direction=down",
-    "/requests?range=month&key=claude&sort=speed&direction=down",
+    "/requests?range=month&sort=ttft&direction=desc",
+    "/requests?range=month&key=claude&sort=speed&direction=desc",
     "/requests?range=month&outcome=failed",
     "/requests?range=month&key=nobody",
-    "/requests?range=month&model=demo&sort=output&direction=up",
+    "/requests?range=month&model=demo&sort=output&direction=asc",
     "/model",
     "/cost?range=day",
     "/cost?range=month",
@@ -68,8 +68,10 @@ def percentile(values: list[float], share: float) -> float:
 @contextmanager
 def console(started: Gateway) -> Iterator[httpx.Client]:
     """A browser that is logged in, without a browser."""
-    child = started.stack.start("webui", "--port", str(started.stack.ports["console"]))
-    address = f"http://127.0.0.1:{started.stack.ports['console']}"
+    ports, home = started.stack.ports, started.stack.home.root
+    places = ("--home", str(home), "--port", str(ports["console"]), "--admin-port", str(ports["admin"]))
+    child = started.stack.start("webui", *places)
+    address = f"http://127.0.0.1:{ports['console']}"
     with httpx.Client(base_url=address, trust_env=False, timeout=60, follow_redirects=True) as client:
         deadline = time.monotonic() + 30
         while time.monotonic() < deadline:

@@ -30,8 +30,8 @@ MINUTES: Final = 120.0
 QUICK_MINUTES: Final = 3.0
 SAMPLE_EVERY_S: Final = 60.0
 QUICK_SAMPLE_EVERY_S: Final = 12.0
-# Caches of the browser fill up; what grows afterwards grows for ever.
-WARM_UP_SHARE: Final = 0.15
+# Caches of the browser fill up, and for an hour the tables of the last hour do; what grows afterwards grows for ever.
+WARM_UP_SHARE: Final = 0.5
 MIB: Final = 2**20
 
 HEAP_TARGET_MIB: Final = 0.5

@@ -24,14 +24,16 @@ from tests.story.stack import ROOT, Stack, wait_until
 from webui.views.shell import NAVIGATION
 
 FOLDER: Final = ROOT / "docs" / "screenshots"
-QUALITY: Final = 80
+QUALITY: Final = 74
 DESKTOP: Final = {"width": 1280, "height": 900}
 PHONE: Final = {"width": 390, "height": 844}
 LOCALES: Final = {"en": "en-US", "zh": "zh-CN"}
 SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
 # A page that is longer is cut there: what is below is more of the same.
-LONGEST_PX: Final = 1_700
-NUM_ROWS: Final = 20_000
+LONGEST_PX: Final = 1_280
+PHONE_PX: Final = 2_400
+LONG_LISTS: Final = ("requests", "logs")
+NUM_ROWS: Final = 40_000
 NUM_DAYS: Final = 200
 
 KEYS: Final = ("claude", "codex", "opencode", "nightly")
@@ -39,6 +41,8 @@ CONCURRENCY: Final = 3
 PROMPT_WORDS: Final = (1_400, 300, 900, 60)
 QUESTION: Final = {"en": "What can you do?", "zh": "你会做什么？"}
 SETTLE_MS: Final = 1_200
+# Until some requests have ended.
+WARM_UP_S: Final = 25.0
 
 
 class Load:
@@ -87,7 +91,7 @@ def _message(text: str) -> dict[str, str]:
     return {"role": "user", "content": text}
 
 
-def shoot(page: Page, name: str) -> None:
+def shoot(page: Page, name: str, *, longest_px: int = LONGEST_PX) -> None:
     """What is drawn late is waited for: charts, and what a page asks for by itself."""
     page.wait_for_load_state("load")
     page.wait_for_timeout(SETTLE_MS)
@@ -95,7 +99,7 @@ def shoot(page: Page, name: str) -> None:
     if plots:
         page.locator(".plot canvas").nth(plots - 1).wait_for()
     width = page.viewport_size["width"] if page.viewport_size is not None else DESKTOP["width"]
-    height = min(page.evaluate("document.documentElement.scrollHeight"), LONGEST_PX if width > 500 else 4_000)
+    height = min(page.evaluate("document.documentElement.scrollHeight"), longest_px)
     tools = page.context.new_cdp_session(page)
     picture = tools.send(
         "Page.captureScreenshot",
@@ -118,13 +122,14 @@ def shoot_all(context: BrowserContext, address: str, *, language: str, scheme: s
             page.fill("#question", QUESTION[language])
             page.keyboard.press("Enter")
             page.locator(".turn-answer > .words:not(:empty)").wait_for(timeout=60_000)
-        shoot(page, f"{link.page}-{language}-{scheme}")
+        longest_px = DESKTOP["height"] if link.page in LONG_LISTS else LONGEST_PX
+        shoot(page, f"{link.page}-{language}-{scheme}", longest_px=longest_px)
     page.goto(f"{address}/requests")
     page.goto(address + str(page.locator("main a[href^='/requests/']:not([href*='?'])").first.get_attribute("href")))
     shoot(page, f"request-{language}-{scheme}")
     page.set_viewport_size(PHONE)  # type: ignore[arg-type]  # a dict of both
     page.goto(address)
-    shoot(page, f"now-phone-{language}-{scheme}")
+    shoot(page, f"now-phone-{language}-{scheme}", longest_px=PHONE_PX)
     page.close()
 
 
@@ -159,6 +164,7 @@ def main() -> None:
             link = stack.up()["login"]
             wait_until(lambda: stack.engine_state() == "ready", "the model to be ready", 120)
             with Load(stack):
+                time.sleep(WARM_UP_S)
                 browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
                 shoot_everything(browser, link)
                 browser.close()

@@ -16,13 +16,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from control import wire
+from tests.fakes.ended_requests import MODEL_ID, listed
+from tests.fakes.ended_requests import finished as finished
 
 MIB = 1024**2
 GIB = 1024**3
 
 SECRET = "the-admin-secret"
 MODEL = wire.ModelStatus(
-    id="Qwen3.8-27B-4bit",
+    id=MODEL_ID,
     path="/models/Qwen3.8-27B-4bit",
     architecture="qwen3_next",
     quantization="4-bit, group 64",
@@ -234,42 +236,13 @@ def overview(
     )
 
 
-def finished(number: int, outcome: wire.Outcome = "completed", *, error_code: str | None = None) -> wire.RequestRow:
-    return wire.RequestRow(
-        id=f"r{number}",
-        number=number,
-        started_at_s=1_795_000_000.0 + number * 40,
-        key="claude",
-        dialect="chat",
-        model=MODEL.id,
-        stream=True,
-        outcome=outcome,
-        error_code=error_code,
-        finish_reason="stop" if outcome == "completed" else None,
-        queue_ms=12.0,
-        prefill_ms=2_310.0 if outcome != "rejected" else None,
-        decode_ms=14_820.0 if outcome == "completed" else None,
-        ttft_ms=2_322.0,
-        total_ms=17_142.0,
-        prompt_tokens=61_204,
-        cached_tokens=57_000,
-        completion_tokens=812,
-        reasoning_tokens=300,
-    )
-
-
-def listed(row: wire.RequestRow) -> wire.ListedRequest:
-    speed = row.completion_tokens * 1000 / row.decode_ms if row.decode_ms else None
-    return wire.ListedRequest(row=row, tokens_per_second=speed, cost=0.0123, currency="CNY")
-
-
 @dataclass(slots=True)
 class FakeControl:
     """`orders` are (method, path, body) of what was not a question. `is_silent`: answers 503 without a reason.
 
     `answers_after_s`: an order is followed at once and confirmed that much later. `answers`: what any other question
-    gets, by its path without the query; bytes as they are; `order_answers` the same for orders. `questions` are (path,
-    query) of those.
+    gets, by its path without the query; bytes as they are, an AdminError as a 400; `order_answers` the same for orders.
+    `questions` are (path, query) of those.
     """
 
     overview: wire.Overview = field(default_factory=overview)
@@ -402,4 +375,6 @@ def _json(value: object, status: int = 200) -> Response:
 
 
 def _answered(answer: msgspec.Struct | bytes, status: int) -> Response:
+    if isinstance(answer, wire.AdminError):
+        status = 400
     return Response(answer, status) if isinstance(answer, bytes) else _json(answer, status)

@@ -14,38 +14,46 @@ from control.cli.app import app
 from control.command_errors import NotRunning, OrderRefused
 from engine.wire import ProcessRecord
 
+# No system gives such a one.
+NO_PID = 2**22 + 1
+
 
 @pytest.fixture
 def control(monkeypatch):
-    """Answers every GET with `status`, `body`, and as many bytes fewer as it `withholds`."""
-    state = SimpleNamespace(status=200, body=b"", withholds=0, asked=[])
+    """Answers every GET with `status` and `body` in one chunk; unless `is_whole`, the end of the chunks is missing."""
+    state = SimpleNamespace(status=200, body=b"", is_whole=True, asked=[])
 
     class Answers(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
         def do_GET(self):
             state.asked.append((self.path, self.headers["authorization"]))
             self.send_response(state.status)
-            self.send_header("content-length", str(len(state.body) + state.withholds))
+            self.send_header("transfer-encoding", "chunked")
             self.end_headers()
-            self.wfile.write(state.body)
+            self.wfile.write(b"%x\r\n%b\r\n" % (len(state.body), state.body))
+            self.wfile.write(b"0\r\n\r\n" if state.is_whole else b"")
+            self.close_connection = True
 
         def log_message(self, *_):
             """Says nothing."""
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Answers)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
     record = ProcessRecord(
         name="control",
-        pid=2**22 + 1,
-        port=server.server_port,
-        started_at_s=0.0,
+        pid=NO_PID,
+        created_at_s=0.0,
         nonce="n",
-        version="0",
+        port=server.server_port,
         manager="detached",
+        started_at_s=0.0,
+        version="0",
     )
     client = AdminClient(SimpleNamespace(admin_secret=lambda: "secret"), record)
     monkeypatch.setattr(request_commands, "this_place", lambda: None)
     monkeypatch.setattr(request_commands, "running_control", lambda place: client)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
     yield state
     server.shutdown()
     thread.join()
@@ -73,7 +81,7 @@ def test_a_refusal_is_its_sentence(control):
 
 
 def test_a_file_that_broke_off_is_not_taken_for_the_whole(control):
-    control.body, control.withholds = b"number\r\n1\r\n", 100
+    control.body, control.is_whole = b"number\r\n1\r\n", False
 
     done = CliRunner().invoke(app, ["requests", "export"])
 

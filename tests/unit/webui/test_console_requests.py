@@ -183,11 +183,12 @@ async def test_empty_lists_say_what_to_do(console, page):
 
 
 async def test_a_refusal_and_a_silent_gateway_are_said_in_the_place_of_the_rows(console, control):
+    control.answers[wire.REQUESTS] = wire.AdminError(code="invalid_request", message="sort must be one of these.")
     refused = (await console.browser.get("/requests?sort=nonsense")).text
     control.is_silent = True
     silent = (await console.browser.get("/requests")).text
 
-    assert "/requests is not there" in refused
+    assert "sort must be one of these." in refused
     assert "<tbody" not in refused
     assert "so the requests are not known" in silent
     assert "appear by themselves" not in silent
