@@ -7,6 +7,7 @@ import hmac
 import logging
 import re
 from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -27,6 +28,9 @@ logger = logging.getLogger(__name__)
 BODY_LIMIT_BYTES: Final = 64 * 1024
 # What an id or a limit can be at most, in the database too.
 NUMBER: Final = re.compile("[0-9]{1,18}")
+# Of a name that was sent, in a sentence.
+SHOWN_LIMIT: Final = 64
+PATH_SHOWN_LIMIT: Final = 200
 
 Body = TypeVar("Body", bound=msgspec.Struct)
 
@@ -60,7 +64,8 @@ class Guard:
 
 
 async def body_of(request: Request, kind: type[Body]) -> Body:
-    """The JSON body. Raises OrderInvalid with the field that is wrong, BodyTooLarge."""
+    """The JSON body. Raises OrderInvalid with the field that is wrong, or that no such order has; BodyTooLarge."""
+    assert kind.__struct_config__.forbid_unknown_fields, "a misspelt field must not count as one left out"
     content = b""
     async for chunk in request.stream():
         content += chunk
@@ -72,6 +77,15 @@ async def body_of(request: Request, kind: type[Body]) -> Body:
         raise OrderInvalid(f"{error}.") from error
     except RecursionError as error:
         raise OrderInvalid("The body is nested too deeply.") from error
+
+
+def require_known_parameters(request: Request, names: Iterable[str]) -> None:
+    """Of the query. Raises OrderInvalid with the first that the route does not have."""
+    names = tuple(names)
+    for name in request.query_params:
+        if name not in names:
+            shown = name[:SHOWN_LIMIT]
+            raise OrderInvalid(f"There is no parameter {shown!r} here; there are {', '.join(names)}.")
 
 
 def number_of(text: str) -> int | None:
@@ -112,8 +126,16 @@ async def _not_kept(request: Request, error: Any) -> Response:
 
 
 async def _no_such_thing(request: Request, error: Any) -> Response:
-    message = f"{error.detail}: {request.method} {request.scope['path']}"
-    return _error_answer("not_found", message, status=error.status_code)
+    """What Starlette's routing says: no such path, or not with this method."""
+    path = request.scope["path"][:PATH_SHOWN_LIMIT]
+    if error.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
+        return _error_answer("not_found", f"The admin API has no {path}.", status=error.status_code)
+    allowed = (error.headers or {}).get("Allow", "")
+    answer = _error_answer(
+        "method_not_allowed", f"{path} takes {allowed}, not {request.method}.", status=error.status_code
+    )
+    answer.headers["Allow"] = allowed
+    return answer
 
 
 async def _broke(request: Request, error: Any) -> Response:

@@ -4,6 +4,7 @@ It knows no model: `dialects.models` does. It writes nothing: who changes the al
 """
 
 import fnmatch
+import logging
 import re
 from collections.abc import Iterable
 from typing import Final
@@ -12,6 +13,8 @@ from control.admin_errors import OrderInvalid
 from control.metrics.settings import Settings
 from control.wire import Alias
 from engine.wire import RequestClass
+
+logger = logging.getLogger(__name__)
 
 ALIASES_SETTING: Final = "aliases"
 # Clients that insist on a name of their vendor's are served by the model that is loaded.
@@ -74,11 +77,12 @@ def checked(aliases: Iterable[Alias]) -> tuple[Alias, ...]:
 
 
 def stored_aliases(settings: Settings) -> tuple[Alias, ...]:
-    """As they were chosen; the default when they never were, and when what is there is impossible."""
+    """As they were chosen; the default when they never were, and, with a warning, when what is there is impossible."""
     stored = settings.get(ALIASES_SETTING, tuple[Alias, ...])
     try:
         return DEFAULT_ALIASES if stored is None else checked(stored)
-    except OrderInvalid:
+    except OrderInvalid as error:
+        logger.warning("setting ignored name=%s reason=%s", ALIASES_SETTING, error)
         return DEFAULT_ALIASES
 
 

@@ -4,6 +4,7 @@ It runs nothing; `__main__` does.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -60,6 +61,8 @@ from control.requests_api import RequestsApi
 from control.supervisor import Supervisor
 from control.wire import Health, RequestRow
 from engine.wire import ProcessRecord, Status
+
+logger = logging.getLogger(__name__)
 
 POLL_S: Final = 0.05
 
@@ -204,6 +207,9 @@ async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, eng
 
 
 def concurrency_of(live_settings: LiveSettings) -> int:
-    """As it was chosen; the default when what is there is impossible."""
+    """As it was chosen; the default when it never was, and, with a warning, when what is there is impossible."""
     chosen = live_settings.get(CONCURRENCY_SETTING, int)
-    return chosen if chosen is not None and 1 <= chosen <= MAXIMUM_CONCURRENCY else MAXIMUM_CONCURRENCY
+    if chosen is None or 1 <= chosen <= MAXIMUM_CONCURRENCY:
+        return chosen or MAXIMUM_CONCURRENCY
+    logger.warning("setting ignored name=%s reason=not 1 to %d", CONCURRENCY_SETTING, MAXIMUM_CONCURRENCY)
+    return MAXIMUM_CONCURRENCY

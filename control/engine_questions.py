@@ -39,11 +39,13 @@ class _PlannedModel(msgspec.Struct):
 class _PlanReport(msgspec.Struct):
     """The part of `python -m engine plan --json` that is needed; no plan for a model that is not downloaded yet.
 
-    `code` is there when the engine refused, and then `message` is its sentence.
+    `code` is there when the engine refused, and then `message` is its sentence, `reason` and the maximum for programs.
     """
 
     message: str = ""
     code: str | None = None
+    reason: str | None = None
+    maximum_context_tokens: int | None = None
     model: _PlannedModel | None = None
     plan: MemoryPlan | None = None
 
@@ -89,7 +91,14 @@ class EngineQuestions:
         if report.code == MODEL_NOT_FOUND:
             raise UnknownModel(report.message)
         if report.code is not None:
-            return Planned(PlanAnswer(outcome="refused", verdict=report.message, name=wanted.model), folder=None)
+            refusal = PlanAnswer(
+                outcome="refused",
+                verdict=report.message,
+                name=wanted.model,
+                native_context_tokens=report.maximum_context_tokens,
+                reason=report.reason,
+            )
+            return Planned(refusal, folder=None)
         if report.model is None or report.plan is None:
             return Planned(PlanAnswer(outcome="not_here", verdict=report.message, name=wanted.model), folder=None)
         answer = PlanAnswer(

@@ -107,7 +107,7 @@ class Home:
     def keep_admin_secret(self, secret: str) -> None:
         """Put it back when the file is gone or damaged; another good secret stands. Raises HomeUnusable."""
         if self._readable_admin_secret() is None:
-            _replace(self.admin_secret_file, secret.encode())
+            write_whole(self.admin_secret_file, secret.encode())
 
     def _readable_admin_secret(self) -> str | None:
         try:
@@ -129,7 +129,7 @@ class Home:
 
     def write_launch(self, launch: Launch) -> None:
         """Raises HomeUnusable."""
-        _replace(self.launch_file, msgspec.json.encode(launch))
+        write_whole(self.launch_file, msgspec.json.encode(launch))
 
     # --- Records ---
 
@@ -148,7 +148,7 @@ class Home:
 
     def write_record(self, record: ProcessRecord) -> None:
         """Raises HomeUnusable."""
-        _replace(self.record_file(record.name), msgspec.json.encode(record))
+        write_whole(self.record_file(record.name), msgspec.json.encode(record))
 
     def remove_record(self, record: ProcessRecord) -> None:
         """Remove this record, not one that a successor has written meanwhile. What can't be removed is stale later."""
@@ -228,7 +228,7 @@ def _read(file: Path, kind: type[Kind]) -> Kind | None:
         return None
 
 
-def _replace(file: Path, content: bytes) -> None:
+def write_whole(file: Path, content: bytes) -> None:
     """The file appears whole, flushed, and 0600 by mkstemp. Raises HomeUnusable."""
     with _written_beside(file, content) as temporary:
         temporary.replace(file)
@@ -236,7 +236,7 @@ def _replace(file: Path, content: bytes) -> None:
 
 @contextmanager
 def _tried(file: Path) -> Iterator[None]:
-    """Raises HomeUnusable where `_replace` would; the room is taken for as long as the block."""
+    """Raises HomeUnusable where `write_whole` would; the room is taken for as long as the block."""
     with _written_beside(file, bytes(TRIAL_BYTES)):
         if file.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))

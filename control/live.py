@@ -8,6 +8,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Final
 
+import msgspec
+
 from control.dialects.exchange import Exchange, HeartbeatMode
 from control.errors import ApiError
 from control.fifo import Ticket
@@ -65,8 +67,6 @@ class Life:
         self.number = number
         self.key = key
         self.ticket = ticket
-        self.model = exchange.model
-        """The name asked for, until a model answers: then its id."""
         self.written_for = exchange.model
         """The model that was to answer when it came: token ids mean something to that one only."""
         self.broken_runs = 0
@@ -79,7 +79,8 @@ class Life:
         self._started_at = now
         self._started_wall_s = started_wall_s
         self._admitted_at: float | None = None
-        self._expected_model = exchange.model
+        self.model = exchange.model
+        """The one that answers; before, the one that was to answer as far as is known, else the name asked for."""
         self.encoder = exchange.encoder(heartbeat=heartbeat)
         """Of all runs: it remembers what went out."""
         self.has_entered = asyncio.Event()
@@ -95,6 +96,7 @@ class Life:
         self._prefilled_tokens = 0
         self._output_tokens = 0
         self._reasoning_tokens = 0
+        self._step_at: float | None = None
         self._first_token_at: float | None = None
         self._first_emission_tokens = 0
         self._newest_token_at: float | None = None
@@ -109,24 +111,20 @@ class Life:
 
     def expect(self, model: str) -> None:
         """Who will answer, as far as anybody knows now."""
-        self._expected_model = model
+        self.model = model
         self.encoder.expect(model=model, prompt_tokens=self.prompt_tokens)
 
     def counted(self, prompt_tokens: int) -> None:
         self.prompt_tokens = prompt_tokens
-        self.expect(self._expected_model)
-
-    def runs_on(self, model: str) -> None:
-        self.model = model
-        self.expect(model)
+        self.expect(self.model)
 
     def admitted(self, *, slot: int, now: float) -> None:
         self.slot = slot
         self._admitted_at = now
-        self._start_counting()
 
     def put_back(self) -> None:
-        self.slot = None
+        self.slot = self._admitted_at = None
+        self._start_counting()
 
     def happened(self, events: Sequence[wire.AnyEvent], now: float) -> None:
         """Events that came together."""
@@ -161,6 +159,8 @@ class Life:
 
     def _prefill(self, event: wire.Prefill, now: float) -> None:
         self._is_suspended = False
+        if self._step_at is None:
+            self._step_at = now
         # A bar that goes back, or past its end, is a lie: the engine promises neither, and the page shows neither.
         self.prompt_tokens = event.total
         self._cached_tokens = min(max(self._cached_tokens, event.cached), event.total)
@@ -231,12 +231,7 @@ class Life:
         )
 
     def as_row(self, now: float) -> RequestRow:
-        usage = self._usage or wire.Usage(
-            prompt=self.prompt_tokens or 0,
-            cached=self._cached_tokens,
-            completion=self._output_tokens,
-            reasoning=self._reasoning_tokens,
-        )
+        usage = self._row_usage()
         return RequestRow(
             id=self.id,
             number=self.number,
@@ -248,8 +243,8 @@ class Life:
             outcome=self.outcome,
             error_code=self.error_code,
             finish_reason=self.finished.reason if self.finished else None,
-            queue_ms=self._queue_ms(),
-            prefill_ms=self._prefill_ms(),
+            queue_ms=self._queue_ms(now),
+            prefill_ms=self._prefill_ms(now),
             decode_ms=self._decode_ms(now),
             ttft_ms=_ms(self._started_at, self._first_token_at),
             total_ms=(now - self._started_at) * 1000,
@@ -287,22 +282,55 @@ class Life:
             return None
         return (self.prompt_tokens - self._prefilled_tokens) / speed
 
-    def _queue_ms(self) -> float | None:
-        in_line_ms = _ms(self._started_at, self._admitted_at)
-        if in_line_ms is None or self._timings is None:
-            return in_line_ms
-        return in_line_ms + self._timings.wait_ms
+    def _row_usage(self) -> wire.Usage:
+        """The engine counts the whole prompt however little of it was read: nothing else was used, or has a price."""
+        usage = self._usage or wire.Usage(
+            prompt=self.prompt_tokens or 0,
+            cached=self._cached_tokens,
+            completion=self._output_tokens,
+            reasoning=self._reasoning_tokens,
+        )
+        if self._is_read:
+            return usage
+        return msgspec.structs.replace(usage, prompt=self._prefilled_tokens, cached=self._cached_tokens)
 
-    def _prefill_ms(self) -> float | None:
+    @property
+    def _is_read(self) -> bool:
+        """The prompt, to its end: a token came, though it may be one that is not shown."""
+        is_answered = self.finished is not None and self.finished.reason != "cancelled"
+        return is_answered or self._first_token_at is not None or (self._usage or wire.Usage()).completion > 0
+
+    @property
+    def _has_begun(self) -> bool:
+        return self._is_read or self._step_at is not None
+
+    def _queue_ms(self, now: float) -> float | None:
+        """Of one that never got a step, all of its wait."""
+        if not self._has_begun:
+            return None if self.outcome == "rejected" else _ms(self._started_at, now)
+        if self._admitted_at is None or self._timings is None:
+            return _ms(self._started_at, self._began_at)
+        return (self._admitted_at - self._started_at) * 1000 + self._timings.wait_ms
+
+    def _prefill_ms(self, now: float) -> float | None:
+        if not self._has_begun:
+            return None
         if self._timings is not None:
             return self._timings.prefill_ms
-        return _ms(self._admitted_at, self._first_token_at)
+        return _ms(self._began_at, now if self._first_token_at is None else self._first_token_at)
+
+    @property
+    def _began_at(self) -> float | None:
+        """The first step, which the engine tells of; its admission when it did not."""
+        return self._admitted_at if self._step_at is None else self._step_at
 
     def _first_emission(self) -> int:
         """By the engine's count: one event can hold several tokens. Without it, as far as the events tell."""
         return self._first_emission_tokens if self._timings is None else self._timings.first_emission_tokens
 
     def _decode_ms(self, now: float) -> float | None:
+        if not self._is_read:
+            return None
         if self._timings is not None:
             return self._timings.decode_ms
         return _ms(self._first_token_at, now)

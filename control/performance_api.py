@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from control import wire
-from control.admin_edge import json_answer
+from control.admin_edge import json_answer, require_known_parameters
 from control.metrics.performance_questions import PerformanceQuestions
 from control.metrics.ranges import range_of
 from control.supervisor import Supervisor
@@ -28,6 +28,7 @@ class PerformanceApi:
         ]
 
     async def _performance(self, request: Request) -> Response:
+        require_known_parameters(request, ("range", "model"))
         chosen = range_of(request.query_params.get("range", "day"))
         return json_answer(await self.questions.performance(chosen, request.query_params.get("model")))
 

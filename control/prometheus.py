@@ -14,7 +14,7 @@ Counters begin at zero when control starts, those of the engine when the engine 
 | `splash_requests_waiting` | request_class | in the line now |
 | `splash_requests_running` | request_class | in the engine now |
 | `splash_concurrency` | | how many may run at once |
-| `splash_lost_rows_total` | | request rows that could not be written to the database |
+| `splash_lost_rows_total` | | rows that could not be written to the database |
 | `splash_engine_state` | state | 1 for the state that the engine is in, else 0 |
 | `splash_engine_restarts_total` | | restarts after a crash |
 | `splash_engine_status_age_seconds` | | age of the newest status, from which the rest below is; absent: none |
@@ -147,7 +147,7 @@ class Prometheus(Collector):
         yield _by_class("splash_requests_waiting", "Requests in the line.", self._line.waiting)
         yield _by_class("splash_requests_running", "Requests in the engine.", self._line.running)
         yield _gauge("splash_concurrency", "How many requests may run at once.", self._line.concurrency)
-        yield _counter("splash_lost_rows", "Request rows that could not be written.", self._losses())
+        yield _counter("splash_lost_rows", "Rows that could not be written.", self._losses())
 
 
 def _of_the_engine(engine: EngineView) -> Iterator[Metric]:

@@ -122,6 +122,7 @@ class Relay:
             started_wall_s=self._wall(),
             heartbeat=self._heartbeat_of(exchange.dialect),
         )
+        life.expect(self._model_that_comes(life))
         try:
             await self._until_others_left(key)
             entry = self._quotas.enter(key)
@@ -239,9 +240,9 @@ class Relay:
             raise (self._line.refusal or NoModel()).with_traceback(None)
         self._line.join(life.ticket, is_ready=False)
         self._lives[life.id] = life
-        coming = self._model_that_comes(life)
-        life.written_for = coming if self._source.model is None else self._source.model.id
-        life.expect(coming)
+        # It may be another than when it came: a full key waited for its place.
+        life.expect(self._model_that_comes(life))
+        life.written_for = life.model if self._source.model is None else self._source.model.id
         await self._count(life)
         self._line.ready(life.ticket)
         life.has_entered.set()
@@ -270,11 +271,14 @@ class Relay:
         life.counted(answer.prompt_tokens)
 
     def _model_that_comes(self, life: Life) -> str:
-        """The id that will answer, as far as anybody knows now; the name asked for when nobody does."""
-        model = self._source.model if self._source.engine is not None else None
-        if model is not None:
+        """The id that will answer, as far as anybody knows now: the loaded one, the one on its way, the last one.
+
+        The name asked for when there never was any.
+        """
+        model, wanted_model = self._source.model, self._source.wanted_model
+        if model is not None and (self._source.engine is not None or wanted_model is None):
             return model.id
-        return life.exchange.model if self._source.wanted_model is None else known_as(self._source.wanted_model)
+        return life.exchange.model if wanted_model is None else known_as(wanted_model)
 
     async def _run(self, life: Life, delivery: Delivery) -> None:
         while True:
@@ -301,7 +305,7 @@ class Relay:
         model = self._model_that_comes(life)
         if life.exchange.generate.prompt.tokens is not None and model != life.written_for:
             raise ModelChanged(wanted=life.written_for, loaded=model)
-        life.runs_on(model)
+        life.expect(model)
         try:
             async with engine.generate(_request(life)) as generation:
                 async for events in generation:

@@ -48,7 +48,10 @@ class RememberedLoads:
     @property
     def last_model(self) -> str:
         """The model that was ready last; the demo before the first."""
-        return self._settings.get(LAST_MODEL, str) or DEMO
+        last = self._settings.get(LAST_MODEL, str)
+        if last == "":
+            logger.warning("setting ignored name=%s reason=empty", LAST_MODEL)
+        return last or DEMO
 
     def last(self, model: str) -> Wanted:
         """The model with the settings that it had last; with the defaults when it was never loaded."""

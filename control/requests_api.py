@@ -14,7 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from control import wire
-from control.admin_edge import json_answer, number_of
+from control.admin_edge import json_answer, number_of, require_known_parameters
 from control.admin_errors import OrderInvalid, UnknownRequest
 from control.metrics.ranges import range_of, since_s
 from control.metrics.request_export import FORMATS, MEDIA_TYPES, ExportFormat, beginning, end, middle
@@ -29,6 +29,9 @@ SORTS: Final[tuple[wire.RequestSort, ...]] = get_args(wire.RequestSort)
 DIRECTIONS: Final[tuple[wire.SortDirection, ...]] = get_args(wire.SortDirection)
 OUTCOMES: Final[tuple[wire.Outcome, ...]] = get_args(wire.Outcome)
 CLASSES: Final[tuple[wire.RequestClass, ...]] = get_args(wire.RequestClass)
+
+# What both the list and the file can be asked for.
+FILTERS: Final = ("since", "until", "range", "key", "model", "dialect", "outcome", "request_class", "direction")
 
 _Choice = TypeVar("_Choice", bound=str)
 
@@ -49,6 +52,7 @@ class RequestsApi:
         ]
 
     async def _list(self, request: Request) -> Response:
+        require_known_parameters(request, (*FILTERS, "limit", "sort", "after"))
         return json_answer(await self.requests.page(self._search(request)))
 
     async def _one(self, request: Request) -> Response:
@@ -63,6 +67,7 @@ class RequestsApi:
 
     async def _export(self, request: Request) -> Response:
         """In the order of time. A page at a time, so that nobody waits for the reading thread, and nothing piles up."""
+        require_known_parameters(request, (*FILTERS, "format"))
         chosen = _one_of(request.query_params.get("format", "csv"), FORMATS, "format")
         now_s = self.wall()
         search = replace(self._filter(request, now_s), direction=_direction(request), limit=REQUESTS_LIMIT)

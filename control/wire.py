@@ -222,7 +222,7 @@ class Health(Frozen, frozen=True, omit_defaults=False):
     wire_version: int = WIRE_VERSION
 
 
-class LoadRequest(Frozen, frozen=True):
+class LoadRequest(Frozen, frozen=True, forbid_unknown_fields=True):
     """POST /engine/load.
 
     `model` None: the last one, else the demo. A setting that is None: what that model had last; "default": as if it had
@@ -239,30 +239,30 @@ class LoadRequest(Frozen, frozen=True):
     decode_share: float | Default | None = None
 
 
-class UnloadRequest(Frozen, frozen=True):
+class UnloadRequest(Frozen, frozen=True, forbid_unknown_fields=True):
     """POST /engine/unload. Graceful unless `force`: then running requests are cut, with a typed error each."""
 
     force: bool = False
 
 
-class ConcurrencyRequest(Frozen, frozen=True):
+class ConcurrencyRequest(Frozen, frozen=True, forbid_unknown_fields=True):
     concurrency: int
 
 
-class Alias(Frozen, frozen=True, omit_defaults=False):
+class Alias(Frozen, frozen=True, omit_defaults=False, forbid_unknown_fields=True):
     """A name that stands for the loaded model; `*` in it is any text. `request_class` None: that of the key."""
 
     name: str
     request_class: RequestClass | None = None
 
 
-class AliasList(Frozen, frozen=True, omit_defaults=False):
+class AliasList(Frozen, frozen=True, omit_defaults=False, forbid_unknown_fields=True):
     """GET and PUT /settings/aliases: all of them; PUT replaces them."""
 
     aliases: tuple[Alias, ...]
 
 
-class HeartbeatModes(Frozen, frozen=True):
+class HeartbeatModes(Frozen, frozen=True, forbid_unknown_fields=True):
     """PUT /settings/heartbeats: a mode by dialect; a dialect that is left out stays as it is."""
 
     modes: dict[str, str]
@@ -275,7 +275,7 @@ class HeartbeatSettings(Frozen, frozen=True, omit_defaults=False):
     choices: dict[str, tuple[str, ...]]
 
 
-class QuitRequest(Frozen, frozen=True):
+class QuitRequest(Frozen, frozen=True, forbid_unknown_fields=True):
     """POST /quit: engine, then control. Answered at once (202); progress is in the overview until control is gone."""
 
     force: bool = False
@@ -353,7 +353,7 @@ class ModelList(Frozen, frozen=True, omit_defaults=False):
     models: tuple[ModelOnDisk, ...]
 
 
-class NewLoginLink(Frozen, frozen=True):
+class NewLoginLink(Frozen, frozen=True, forbid_unknown_fields=True):
     """POST /login-links. `valid_s`: 600 when a person reads it, 30 when a program opens it."""
 
     valid_s: float = 600.0
@@ -364,7 +364,7 @@ class LoginLink(Frozen, frozen=True, omit_defaults=False):
     expires_at_s: float
 
 
-class Redeem(Frozen, frozen=True):
+class Redeem(Frozen, frozen=True, forbid_unknown_fields=True):
     """POST /login-links/redeem: 200 once; 404 when unknown, used or expired."""
 
     token: str

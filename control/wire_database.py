@@ -6,7 +6,7 @@ It holds no behaviour: it imports the standard library, msgspec and `engine.wire
 from engine.wire import Frozen
 
 
-class BackupRequest(Frozen, frozen=True):
+class BackupRequest(Frozen, frozen=True, forbid_unknown_fields=True):
     """POST /database/backup: `name` of the file in the backups folder of this home; None: one with date and time."""
 
     name: str | None = None

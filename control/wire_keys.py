@@ -13,7 +13,7 @@ from engine.wire import Frozen, RequestClass
 Limit = Annotated[int, Meta(ge=1, le=10**15)]
 
 
-class KeyLimits(Frozen, frozen=True, omit_defaults=False):
+class KeyLimits(Frozen, frozen=True, omit_defaults=False, forbid_unknown_fields=True):
     """None: no such limit. A day is this machine's; tokens are prompt and completion together."""
 
     max_in_flight: Limit | None = None
@@ -21,7 +21,7 @@ class KeyLimits(Frozen, frozen=True, omit_defaults=False):
     tokens_per_day: Limit | None = None
 
 
-class KeyChange(Frozen, frozen=True):
+class KeyChange(Frozen, frozen=True, forbid_unknown_fields=True):
     """PATCH /keys/{id}: what is left out stays; null takes a limit away."""
 
     request_class: RequestClass | UnsetType = UNSET
@@ -38,7 +38,7 @@ class KeyUsage(Frozen, frozen=True, omit_defaults=False):
     in_flight: int = 0
 
 
-class NewKey(Frozen, frozen=True):
+class NewKey(Frozen, frozen=True, forbid_unknown_fields=True):
     name: str
     request_class: RequestClass = "interactive"
     limits: KeyLimits = KeyLimits()

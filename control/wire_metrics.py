@@ -17,7 +17,7 @@ Currency = Annotated[str, Meta(pattern=r"^[A-Z]{3}\Z")]
 PerMillion = Annotated[float, Meta(ge=0, le=1_000_000)]
 
 
-class Price(Frozen, frozen=True, omit_defaults=False):
+class Price(Frozen, frozen=True, omit_defaults=False, forbid_unknown_fields=True):
     """Per million tokens, in one currency (ISO 4217): prompt tokens computed and from cache, and generated ones."""
 
     currency: Currency = "CNY"

@@ -11,7 +11,7 @@ from engine.wire import Frozen, MemoryPlan
 PlanOutcome = Literal["fits", "too_large", "refused", "not_here"]
 
 
-class PlanRequest(Frozen, frozen=True):
+class PlanRequest(Frozen, frozen=True, forbid_unknown_fields=True):
     """POST /plan: what a load with the same settings would find. A setting means what it means in a LoadRequest."""
 
     model: str
@@ -23,7 +23,8 @@ class PlanRequest(Frozen, frozen=True):
 class PlanAnswer(Frozen, frozen=True, omit_defaults=False):
     """The engine's own plan. A refusal is an answer, too: `verdict` is one sentence, with the numbers.
 
-    `plan` None: refused, or not on this machine yet, so that only a load can tell.
+    `plan` None: refused, or not on this machine yet, so that only a load can tell. `reason`: why it was refused, one of
+    `engine.errors.RefusalReason`; for a context above the native one, `native_context_tokens` is there, too.
     """
 
     outcome: PlanOutcome
@@ -31,3 +32,4 @@ class PlanAnswer(Frozen, frozen=True, omit_defaults=False):
     name: str
     plan: MemoryPlan | None = None
     native_context_tokens: int | None = None
+    reason: str | None = None

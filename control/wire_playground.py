@@ -13,12 +13,12 @@ from engine.wire import Frozen
 PLAYGROUND_LIMIT_BYTES: Final = 2 * 1024 * 1024
 
 
-class PlaygroundMessage(Frozen, frozen=True, omit_defaults=False):
+class PlaygroundMessage(Frozen, frozen=True, omit_defaults=False, forbid_unknown_fields=True):
     role: Literal["system", "user", "assistant"]
     content: str
 
 
-class PlaygroundRequest(Frozen, frozen=True):
+class PlaygroundRequest(Frozen, frozen=True, forbid_unknown_fields=True):
     """POST /playground: the conversation so far. What is None is as the model's folder says.
 
     Answered like a streaming /v1/chat/completions, with usage, by the loaded model or the one that is on its way; the

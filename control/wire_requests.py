@@ -58,6 +58,10 @@ class RequestRow(Frozen, frozen=True, omit_defaults=False):
 
     `cached_tokens` is part of `prompt_tokens`, `reasoning_tokens` of `completion_tokens`. `first_emission_tokens` came
     together as the first and belong to the TTFT. `largest_gap_ms`: the longest wait between two emissions.
+
+    Of one that ended before its first token, `prompt_tokens` is what was read of the prompt until then, 0 before the
+    engine's first step; `queue_ms` is all of its wait when there was no such step. `model`: the one that answered or
+    was to answer; the name asked for when nobody knows of any.
     """
 
     id: str

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import platformdirs
 
-from engine.errors import DeviceFailed, EngineError, PortTaken, Refused
+from engine.errors import DeviceFailed, EngineError, ModelRefused, PortTaken, Refused
 
 EXIT_CODES: dict[type[EngineError], int] = {Refused: 4, PortTaken: 5, DeviceFailed: 70}
 
@@ -115,7 +115,9 @@ def _refusal_as_json(error: EngineError) -> str:
     """For programs that must tell a model that is not there from one that is no good."""
     from engine.wire import ErrorAnswer
 
-    return msgspec.json.encode(ErrorAnswer(code=error.code, message=error.message)).decode()
+    reason, native = (error.reason, error.native_tokens) if isinstance(error, ModelRefused) else (None, None)
+    answer = ErrorAnswer(code=error.code, message=error.message, maximum_context_tokens=native, reason=reason)
+    return msgspec.json.encode(answer).decode()
 
 
 def _with_default(arguments: Sequence[str]) -> list[str]:

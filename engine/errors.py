@@ -190,14 +190,15 @@ class NotDownloaded(ModelNotFound):
 
 
 class ModelRefused(Refused):
-    """`reason` is for programs; the numbers are in the sentence."""
+    """`reason` is for programs; the numbers are in the sentence. `native_tokens`: of a context that is above it."""
 
     code = "invalid_request"
     status = 400
 
-    def __init__(self, message: str, *, reason: RefusalReason) -> None:
+    def __init__(self, message: str, *, reason: RefusalReason, native_tokens: int | None = None) -> None:
         super().__init__(message)
         self.reason = reason
+        self.native_tokens = native_tokens
 
 
 class ModelUnsound(Refused):

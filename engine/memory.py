@@ -150,6 +150,7 @@ def plan(
         raise ModelRefused(
             f"a context of {context:,} tokens is not possible: {preflight.name} was made for up to {native:,}",
             reason="context_above_native",
+            native_tokens=native,
         )
     context = native if context is None else context
     if kv_bits is not None and (obstacle := kv_obstacle(preflight.layers)) is not None:
@@ -205,6 +206,7 @@ def plan(
         warm_session_tokens=usual,
         warm_sessions=figures.warm_sessions,
         smallest_pool_bytes=short_bytes,
+        is_known=figures.is_known,
     )
 
 

@@ -227,7 +227,8 @@ AnyEvent = (
 class ErrorAnswer(Frozen, frozen=True):
     """Body of every answer that is not 200.
 
-    `param` names the field of the request; the numbers are there when they explain it.
+    `param` names the field of the request; the numbers are there when they explain it. `reason`: why a model can't be
+    loaded, one of `engine.errors.RefusalReason`.
     """
 
     code: ErrorCode
@@ -236,6 +237,7 @@ class ErrorAnswer(Frozen, frozen=True):
     param: str | None = None
     prompt_tokens: int | None = None
     maximum_context_tokens: int | None = None
+    reason: str | None = None
 
 
 class Health(Frozen, frozen=True, omit_defaults=False):

@@ -183,6 +183,7 @@ class MemoryPlan(Frozen, frozen=True, omit_defaults=False):
     kv_bytes_per_token): a running sequence keeps its state twice, one live and one to resume from.
     A session that stays warm in the prefix cache takes `warm_session_bytes(context)` = context * kv_bytes_per_token +
     snapshots_per_session * state_bytes_per_sequence. A pool below `smallest_pool_bytes` can't run a short request.
+    `is_known` False: not all layers are, so contexts are counted as large as can be, or not at all.
     """
 
     weights_bytes: int
@@ -201,6 +202,7 @@ class MemoryPlan(Frozen, frozen=True, omit_defaults=False):
     warm_session_tokens: int = 0
     warm_sessions: int = 0
     smallest_pool_bytes: int = 0
+    is_known: bool = True
 
 
 class SlidingWindow(Frozen, frozen=True, omit_defaults=False):

@@ -9,14 +9,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from control.wire import KeyChange, KeyLimits, NewKey, RequestClass
+from webui.typed_numbers import plain_digits
 
 Form = Mapping[str, str]
 
 # Source: control.keys and control.wire_keys, which refuse what lies beyond them.
 NAME_LIMIT: Final = 64
 LIMITS: Final = KeyLimits.__struct_fields__
-_WHOLE: Final = re.compile("[0-9]{1,15}")
-_GROUPING: Final = str.maketrans("", "", ",， ")
+MOST: Final = 10**15
+_WHOLE: Final = re.compile("[0-9]{1,16}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +60,10 @@ def _limits(form: Form) -> tuple[dict[str, int | None], dict[str, str]]:
     limits: dict[str, int | None] = {}
     wrong: dict[str, str] = {}
     for name in LIMITS:
-        digits = form.get(name, "").translate(_GROUPING)
+        digits = plain_digits(form.get(name, ""))
         if not digits:
             limits[name] = None
-        elif _WHOLE.fullmatch(digits) and int(digits):
+        elif _WHOLE.fullmatch(digits) and 1 <= int(digits) <= MOST:
             limits[name] = int(digits)
         else:
             wrong[name] = "keys.limit_wrong"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from control.wire import DEFAULT, LoadRequest
+from webui.typed_numbers import plain_digits
 
 Form = Mapping[str, str]
 
@@ -24,7 +25,6 @@ USUAL_SHARE_PERCENT: Final = 50
 # A trillion: more than any context has, and far below what Python refuses to read.
 _WHOLE: Final = re.compile("[0-9]{1,12}")
 _NUMBER: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,12})?")
-_GROUPING: Final = str.maketrans("", "", ", ")
 _SIZE: Final = re.compile(r"(?P<number>[0-9]{1,12}(\.[0-9]{1,12})?)(?P<unit>[kmgt]?)(ib|b)?")
 _UNIT_BYTES: Final = {"k": 2**10, "m": 2**20, "": 2**30, "g": 2**30, "t": 2**40}
 # Source: control.load_settings: more than any machine has.
@@ -70,7 +70,7 @@ def is_touched(form: Form, name: str) -> bool:
 def _context(text: str) -> int | str | None:
     if text.lower() in AUTOMATIC:
         return DEFAULT
-    digits = text.translate(_GROUPING)
+    digits = plain_digits(text)
     return (int(digits) or None) if _WHOLE.fullmatch(digits) else None
 
 
@@ -78,7 +78,7 @@ def _budget(text: str) -> int | str | None:
     """Bytes, from a size as people write it: without a unit it is in GiB."""
     if text.lower() in AUTOMATIC:
         return DEFAULT
-    size = _SIZE.fullmatch(text.translate(_GROUPING).lower())
+    size = _SIZE.fullmatch(plain_digits(text).lower())
     if size is None:
         return None
     num_bytes = int(float(size["number"]) * _UNIT_BYTES[size["unit"]])
@@ -92,7 +92,7 @@ def _kv_bits(text: str) -> int | str | None:
 
 
 def _max_gap_ms(text: str) -> float | None:
-    digits = text.removesuffix("ms").removesuffix("毫秒").translate(_GROUPING)
+    digits = plain_digits(text).removesuffix("ms").removesuffix("毫秒")
     if not _NUMBER.fullmatch(digits):
         return None
     return float(digits) if LEAST_GAP_MS <= float(digits) <= MOST_GAP_MS else None
@@ -100,7 +100,7 @@ def _max_gap_ms(text: str) -> float | None:
 
 def _decode_share(text: str) -> float | None:
     """From per cent. What lies between 0 and 1 was meant as a fraction, as the command line takes it."""
-    digits = text.rstrip("%％ ")
+    digits = plain_digits(text).rstrip("%")
     if not _NUMBER.fullmatch(digits):
         return None
     percent = float(digits)

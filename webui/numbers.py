@@ -31,6 +31,7 @@ _OTHER_SIGN: Final[Mapping[Language, Mapping[str, str]]] = {"en": {}, "zh": {"US
 _WITHOUT_DECIMALS: Final = frozenset({"JPY", "KRW"})
 # By the number of decimals: below it they would be less than two digits, or nothing.
 _SMALL: Final = {0: Decimal(1), 2: Decimal("0.1")}
+_LEAST_IN_A_COLUMN: Final = 0.0001
 _TWO_DIGITS: Final = Context(prec=2, rounding=ROUND_HALF_UP)
 
 
@@ -59,11 +60,12 @@ def speed(tokens_per_second: float | None) -> str:
 
 
 def size(num_bytes: float | None) -> str:
+    """Four digits at most: 1,004 MiB are 1.0 GiB."""
     if num_bytes is None:
         return UNKNOWN
-    if num_bytes >= _GIB:
+    if num_bytes >= 1000 * _MIB:
         return f"{num_bytes / _GIB:,.1f} GiB"
-    if num_bytes >= _MIB:
+    if num_bytes >= 1000 * _KIB:
         return f"{num_bytes / _MIB:,.1f} MiB"
     return f"{num_bytes / _KIB:,.0f} KiB"
 
@@ -93,12 +95,23 @@ def span(text: Text, seconds: float) -> str:
     return text("span.hours", h=f"{total // 3600:,}", m=total // 60 % 60)
 
 
-def milliseconds(text: Text, duration_ms: float | None) -> str:
-    """A measured duration in seconds, with its unit."""
+def rough_span(text: Text, seconds: float) -> str:
+    """An estimate, in one unit: 59 s, 7 min, 2 h."""
+    total = int(max(seconds, 0))
+    if total < 60:
+        return text("span.seconds", s=total)
+    minutes = round(total / 60)
+    if minutes < 60:
+        return text("span.whole_minutes", m=minutes)
+    return text("span.whole_hours", h=f"{round(total / 3600):,}")
+
+
+def milliseconds(text: Text, duration_ms: float | None, *, beside_ms: float = 0.0) -> str:
+    """A measured duration in seconds, with its unit; as exact as the one that it stands beside on a scale."""
     if duration_ms is None:
         return UNKNOWN
     seconds = duration_ms / 1000
-    return text("span.seconds", s=f"{seconds:.2f}" if seconds < 100 else f"{seconds:,.0f}")
+    return text("span.seconds", s=f"{seconds:.2f}" if max(duration_ms, beside_ms) < 100_000 else f"{seconds:,.0f}")
 
 
 def short_milliseconds(duration_ms: float) -> str:
@@ -127,6 +140,13 @@ def money(text: Text, amount: float | None, currency: str) -> str:
         places = max(places, 1 - exact.adjusted())
     rounded = exact.quantize(Decimal(1).scaleb(-places), rounding=ROUND_HALF_UP)
     return f"{'−' if amount < 0 else ''}{_currency_sign(text, currency)}{rounded:,f}"
+
+
+def short_money(text: Text, amount: float | None, currency: str) -> str:
+    """For a column of amounts: what is below a ten-thousandth is only said to be less."""
+    if amount is None or not 0 < amount < _LEAST_IN_A_COLUMN:
+        return money(text, amount, currency)
+    return f"<{_currency_sign(text, currency)}{_LEAST_IN_A_COLUMN}"
 
 
 def _currency_sign(text: Text, currency: str) -> str:

@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from control.wire import Price, PriceList
+from webui.typed_numbers import half_width
 
 Form = Mapping[str, str]
 
@@ -67,7 +68,8 @@ def without_price(prices: PriceList, model: str) -> PriceList:
 
 
 def _number(text: str) -> float | None:
-    digits = text.strip()
+    # A comma may be meant as a point: it is refused.
+    digits = half_width(text)
     if not _NUMBER.fullmatch(digits):
         return None
     return float(digits) if float(digits) <= MOST else None

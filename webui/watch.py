@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from control.wire import ModelOnDisk, Overview, RequestRow
+from control.wire import EngineState, ModelOnDisk, Overview, RequestRow
 from webui.control_client import ControlClient
 from webui.errors import ConsoleError
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 # Several tabs poll once a second each; control is asked at most twice a second, whatever their number.
 FRESH_S: Final = 0.5
 # Listing the models reads folders and headers of weights: not for every visit of the page.
-MODELS_FRESH_S: Final = 15.0
+MODELS_FRESH_S: Final = 30.0
 NUM_RECENT: Final = 12
 
 
@@ -31,6 +31,14 @@ class Seen:
     recent: tuple[RequestRow, ...]
     age_s: float
     is_current: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """What has the memory that the other models lack. `path` None: no model."""
+
+    state: EngineState
+    path: str | None
 
 
 class Watch:
@@ -45,6 +53,7 @@ class Watch:
         self._asked_at_s = float("-inf")
         self._answered_at_s = float("-inf")
         self._models_at_s = float("-inf")
+        self._models_beside: _Loaded | None = None
         self._is_current = False
         self._asking: asyncio.Task[None] | None = None
         self._listing: asyncio.Task[None] | None = None
@@ -59,8 +68,12 @@ class Watch:
         return Seen(overview=self._overview, recent=self._recent, age_s=age_s, is_current=self._is_current)
 
     async def models(self, *, wait_s: float) -> tuple[ModelOnDisk, ...]:
-        """The models on this machine; what was known before, when control needs longer than `wait_s` to list them."""
-        if self._now_s() - self._models_at_s >= MODELS_FRESH_S and (self._listing is None or self._listing.done()):
+        """The models on this machine; what was known before, when control needs longer than `wait_s` to list them.
+
+        What is loaded takes memory, so whether another one fits is asked anew when that changed since.
+        """
+        is_old = self._now_s() - self._models_at_s >= MODELS_FRESH_S or self._loaded() != self._models_beside
+        if is_old and (self._listing is None or self._listing.done()):
             self._listing = asyncio.create_task(self._list_models())
         if self._listing is not None:
             await asyncio.wait({self._listing}, timeout=wait_s)
@@ -84,10 +97,15 @@ class Watch:
         else:
             self._note_answer(overview, recent)
 
+    def _loaded(self) -> "_Loaded | None":
+        engine = self._overview.engine if self._overview is not None else None
+        return None if engine is None else _Loaded(engine.state, engine.model.path if engine.model else None)
+
     async def _list_models(self) -> None:
+        beside = self._loaded()
         try:
             self._models = await self._control.models()
-            self._models_at_s = self._now_s()
+            self._models_at_s, self._models_beside = self._now_s(), beside
         except ConsoleError as error:
             logger.info("models unknown reason=%s", error)
 

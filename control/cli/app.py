@@ -86,7 +86,7 @@ def up(
 ) -> None:
     """Start Splash, load a model, and wait until it is ready. Harmless when it runs already."""
     from control.cli.load_progress import LoadProgressLine
-    from control.cli.up import Order, console_hint, greeting, made_home
+    from control.cli.up import Order, console_hint, greeting, made_home, remark
     from control.cli.up import up as bring_up
 
     asked = load_request(model, Given(context, budget, kv_bits, max_gap_ms, decode_share))
@@ -98,6 +98,8 @@ def up(
             ready = bring_up(settings, home, order, line.show)
     except StartFailed as error:
         raise type(error)(f"{error}{console_hint(settings, home)}") from error
+    if (said := remark(ready)) is not None:
+        typer.echo(said, err=True)
     typer.echo(_json(ready.addresses) if as_json else greeting(ready))
 
 

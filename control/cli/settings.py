@@ -75,6 +75,8 @@ def change_of(text: str) -> Callable[[AdminClient], None]:
     if name.startswith(HEARTBEAT):
         return lambda client: client.set_heartbeat(name.removeprefix(HEARTBEAT), value)
     if name.startswith(PRICE):
+        # A model's id may hold a "=", a price can't.
+        name, _, value = text.rpartition("=")
         price, model = price_of(value), name.removeprefix(PRICE)
         return lambda client: client.set_prices(with_price(client.prices(), model, price))
     raise UsageWrong(f"There is no setting {printable(name)!r}; `splash settings` lists them.")

@@ -64,8 +64,11 @@ class Addresses(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Ready:
+    """`set_aside`: as in `control.wire.DatabaseHealth`."""
+
     addresses: Addresses
     is_demo: bool
+    set_aside: str | None = None
 
 
 def made_home(settings: Settings) -> Home:
@@ -96,7 +99,7 @@ def up(settings: Settings, home: Home, order: Order, show: Callable[[EngineView]
     link = login_link(client, address, opens_browser=order.opens_browser)
     name = model.id if model is not None else overview.engine.model_name or ""
     addresses = Addresses(api=overview.api_base, console=address, login=link, model=name, key=key)
-    return Ready(addresses, is_demo=model is not None and model.is_demo)
+    return Ready(addresses, is_demo=model is not None and model.is_demo, set_aside=overview.database.set_aside)
 
 
 def wait_until_loaded(client: AdminClient, show: Callable[[EngineView], None]) -> Overview:
@@ -168,6 +171,16 @@ def greeting(ready: Ready) -> str:
         f"    -H 'Content-Type: application/json' -d '{body}'",
     ]
     return "\n".join(lines)
+
+
+def remark(ready: Ready) -> str | None:
+    """What is not as it was; None: nothing."""
+    if ready.set_aside is None:
+        return None
+    return (
+        f"The database was damaged, and is now {ready.set_aside}. A new one has what could be read of it; "
+        "`splash keys` and `splash settings` show what came over, `splash logs` says how much."
+    )
 
 
 def _start(settings: Settings, home: Home, engine_command: str | None) -> tuple[ProcessRecord, ProcessRecord]:

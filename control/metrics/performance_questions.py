@@ -10,10 +10,10 @@ from typing import Final
 from sqlalchemy import Connection
 
 from control.metrics import performance_rows, performance_sums
+from control.metrics.closed_sums import ClosedSums
 from control.metrics.context_decay import context_points, context_regression
 from control.metrics.measures import INTER_TOKEN, LARGEST_GAP, QUEUE, TTFT, TTFT_WITHOUT_QUEUE
 from control.metrics.performance_figures import Counts, span_of
-from control.metrics.performance_sums import ClosedDays
 from control.metrics.questions import Questions
 from control.metrics.recent_times import RecentTimes
 from control.wire import Performance, Range
@@ -35,7 +35,7 @@ class PerformanceQuestions:
         self._questions = questions
         self._discarded = discarded
         self._wall = wall
-        self._closed = ClosedDays()
+        self._closed = ClosedSums()
         self._recent = RecentTimes()
 
     async def performance(self, chosen: Range, model: str | None) -> Performance:
@@ -56,8 +56,8 @@ class PerformanceQuestions:
             decode = performance_rows.decode_figures(connection, span, model)
         else:
             by_model = performance_sums.counts(connection, span)
-            times = performance_sums.times(connection, span, model, self._closed)
-            decode = performance_sums.decode_figures(connection, span, model)
+            summed = performance_sums.summed(connection, span, self._closed)
+            times, decode = summed.times(model), summed.decode_figures(model)
         asked = sum((counts for name, counts in by_model.items() if model in (None, name)), Counts())
         return Performance(
             range=chosen,

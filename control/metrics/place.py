@@ -1,7 +1,8 @@
 """Where splash.db lies, for the writing thread: the file that is open, and another when that is gone or damaged.
 
 A file that was renamed or deleted is made again; a damaged one is set aside, and what can be read of it comes over.
-Keys and settings come from the memory of those who have them. It has no thread and no queue.
+Keys and settings come from the memory of those who have them; at start, when nobody has, also from their copy.
+It has no thread and no queue.
 """
 
 import logging
@@ -16,6 +17,7 @@ from sqlalchemy import Connection, Engine, Table
 from sqlalchemy.exc import SQLAlchemyError
 
 from control.errors import DatabaseUnusable
+from control.metrics import keys_copy
 from control.metrics.damage import DatabaseDamaged, is_damage, move_aside
 from control.metrics.database import DatabaseLost, cause_of, checkpoint, open_database, put_aside
 from control.metrics.opened_file import FileId, companions_of, file_id, opened_at
@@ -41,15 +43,9 @@ class Opened:
 
 def open_or_begin_anew(path: Path, *, wall: Callable[[], float] = time.time) -> Opened:
     """At start, when nobody has anything in memory. Raises DatabaseUnusable, for damage only if the file must stay."""
-    try:
-        return Opened(open_database(path))
-    except DatabaseDamaged as error:
-        reason = cause_of(error)
-    try:
-        aside = _put_in_place_of_damaged(path, (*KEYS_AND_SETTINGS, *NUMBERS), (), reason, now_s=wall())
-        return Opened(open_database(path), aside.name)
-    except (OSError, sqlite3.Error, SQLAlchemyError) as error:
-        raise DatabaseUnusable(f"{reason} It cannot be set aside: {cause_of(error)}.") from error
+    opened = _opened_or_begun_anew(path, wall)
+    keys_copy.keep_at_start(opened.engine, path)
+    return opened
 
 
 class Place:
@@ -85,6 +81,12 @@ class Place:
                 raise
             self._begin_anew(cause_of(error))
         return self._run(job)
+
+    def change(self, job: Callable[[Connection], _Result]) -> _Result:
+        """`run` one that may change keys or settings: then their copy is as they are."""
+        result, rows = self.run(lambda connection: (job(connection), keys_copy.rows_of(connection)))
+        keys_copy.keep(rows, self._file.path)
+        return result
 
     def begin_anew(self, file: FileId | None, reason: str) -> None:
         """Somebody else found damage in `file`; nothing is to do when another is in its place. Raises DatabaseLost."""
@@ -173,6 +175,22 @@ class Place:
     def _refill(self, connection: Connection) -> None:
         for refill in self._refills:
             refill(connection)
+
+
+def _opened_or_begun_anew(path: Path, wall: Callable[[], float]) -> Opened:
+    try:
+        return Opened(open_database(path))
+    except DatabaseDamaged as error:
+        reason = cause_of(error)
+
+    def from_copy(connection: Connection) -> None:
+        keys_copy.take_over(connection, path)
+
+    try:
+        aside = _put_in_place_of_damaged(path, (*KEYS_AND_SETTINGS, *NUMBERS), (from_copy,), reason, now_s=wall())
+        return Opened(open_database(path), aside.name)
+    except (OSError, sqlite3.Error, SQLAlchemyError) as error:
+        raise DatabaseUnusable(f"{reason} It cannot be set aside: {cause_of(error)}.") from error
 
 
 def _put_in_place_of_damaged(

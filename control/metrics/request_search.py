@@ -6,7 +6,7 @@ It asks no database: `control.metrics.request_pages` answers.
 import base64
 import binascii
 from dataclasses import dataclass, field
-from typing import Annotated, Final
+from typing import Annotated
 
 import msgspec
 
@@ -14,20 +14,18 @@ from control.admin_errors import OrderInvalid
 from control.metrics.request_kinds import KindFilter
 from control.wire import RequestSort, SortDirection
 
-# Beyond it a float has no room for every whole number.
-NUMBER_LIMIT: Final = 2**53
-
 
 class Cursor(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """The last row of a page, or, when the way leads back, its first one.
 
-    `value` is what the rows are sorted by; None where that row has none. `sorted_since_s` as in `RequestPage`.
+    `value` is what the rows are sorted by; None where that row has none. `number`: whatever the database has for it.
+    `sorted_since_s` as in `RequestPage`.
     """
 
     sort: RequestSort
     direction: SortDirection
     value: float | None
-    number: Annotated[int, msgspec.Meta(ge=0, le=NUMBER_LIMIT)]
+    number: Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
     is_backwards: bool
     sorted_since_s: float | None
 

@@ -90,7 +90,13 @@ def _read(connection: Connection) -> dict[str, Any]:
     values = {}
     for row in connection.execute(select(settings)):
         try:
-            values[row.name] = msgspec.json.decode(row.value)
+            value = msgspec.json.decode(row.value)
         except (msgspec.DecodeError, TypeError, RecursionError) as error:
             logger.warning("setting ignored name=%s reason=%s", row.name, error)
+            continue
+        # Splash writes none.
+        if value is None:
+            logger.warning("setting ignored name=%s reason=null", row.name)
+        else:
+            values[row.name] = value
     return values

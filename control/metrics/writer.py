@@ -103,7 +103,7 @@ class Writer:
 
     async def write(self, job: Callable[[Connection], _Result]) -> _Result:
         """Do `job` in a transaction; return when it is on disk. Raises what it raises, and RuntimeError when closed."""
-        return await self._done(lambda: self._place.run(job))
+        return await self._done(lambda: self._place.change(job))
 
     async def begin_anew(self, file: FileId | None, reason: str) -> None:
         """Who reads found damage in `file`: when this returns, another is in its place. Raises DatabaseLost."""

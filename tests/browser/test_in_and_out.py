@@ -158,4 +158,6 @@ def test_quitting_shows_each_step_and_the_last_page_stays_readable(own_console, 
     assert page.is_hidden("#lost")
     assert (other_tab.is_hidden("#lost"), other_tab.is_hidden("#stale")) == (True, True)
     assert other_tab.inner_text("#state-word") == "stopped"
+    dimmed = "Number(getComputedStyle(document.querySelector('main')).opacity) < 1"
+    assert (page.evaluate(dimmed), other_tab.evaluate(dimmed)) == (False, True)
     assert page.inner_text("#state-word") == "stopped"

@@ -77,6 +77,49 @@ def test_the_whole_conversation_goes_along_until_a_new_one_is_begun(console, con
     assert left == 0
 
 
+def test_the_conversation_is_there_again_after_another_page_until_the_log_out(console, control, pages):
+    pages.forgives = lambda complaint: "401" in complaint
+    control.order_answers[wire.PLAYGROUND] = chunk(reasoning_content="hm") + chunk(content=CODE) + ended()
+    page = open_playground(console, pages)
+    page.fill("#system", "Be brief.")
+    ask(page, "how <b>?")
+    page.wait_for_selector(".turn-end >> text=3 tokens")
+    page.fill("#question", "not yet sent")
+
+    page.click(".masthead nav >> text=Logs")
+    page.click(".masthead nav >> text=Try it")
+    page.wait_for_selector(".turn-end >> text=3 tokens")
+    seen = page.inner_text(".turn-question .words"), page.input_value("#system"), page.input_value("#question")
+    code = page.inner_text(".turn-answer > .words pre")
+    ask(page, "sure?")
+    page.locator(".turn-end >> text=3 tokens").nth(1).wait_for()
+    said = [message["role"] for message in control.orders[-1][2]["messages"]]
+    page.click("text=Log out")
+    page.wait_for_load_state()
+    left = page.evaluate("sessionStorage.length")
+    page.goto(console.link())
+    page.goto(f"{console.address}/playground")
+
+    assert seen == ("how <b>?", "Be brief.", "not yet sent")
+    assert code == "print('<i>1</i>')"
+    assert said == ["system", "user", "assistant", "user"]
+    assert left == 0
+    assert page.locator(".turn").count() == 0
+
+
+def test_a_new_conversation_forgets_the_old_one_for_good(console, control, pages):
+    control.order_answers[wire.PLAYGROUND] = chunk(content="four") + ended()
+    page = open_playground(console, pages)
+    ask(page, "two and two?")
+    page.wait_for_selector(".turn-end:not(:empty)")
+
+    page.click("#talk-new")
+    page.reload()
+
+    assert page.locator(".turn").count() == 0
+    assert "two and two?" not in page.evaluate("sessionStorage.getItem('splash-conversation')")
+
+
 def test_what_goes_wrong_is_said_in_words_and_the_question_can_be_sent_again(console, control, pages):
     pages.forgives = lambda complaint: "409" in complaint
     control.refusal = wire.AdminError(code="no_model", message="No model.")

@@ -99,6 +99,9 @@ def test_the_plan_needs_no_mlx_and_a_refused_one_says_why(tmp_path, demo_folder)
 
     plan = subprocess.run([*REAL, *question, str(demo_folder)], capture_output=True, check=True, timeout=30)
     refused = subprocess.run([*REAL, *question, "nothing"], capture_output=True, text=True, timeout=30)
+    too_long = subprocess.run(
+        [*REAL, *question, str(demo_folder), "--context", "9999999"], capture_output=True, timeout=30
+    )
     imports = subprocess.run(
         [REAL[0], "-X", "importtime", *REAL[1:], *question, str(demo_folder)],
         capture_output=True,
@@ -109,4 +112,6 @@ def test_the_plan_needs_no_mlx_and_a_refused_one_says_why(tmp_path, demo_folder)
     assert json.loads(plan.stdout)["plan"]["fits"]
     assert refused.returncode == 4
     assert len(refused.stderr.strip().splitlines()) == 1
+    assert json.loads(too_long.stdout)["reason"] == "context_above_native"
+    assert json.loads(too_long.stdout)["maximum_context_tokens"] == 262_144
     assert "mlx" not in imports.stderr

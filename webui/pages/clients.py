@@ -13,7 +13,7 @@ from starlette.routing import Route
 from control import wire
 from webui.errors import ControlGone, ControlRefused
 from webui.key_form import read_change, read_new
-from webui.pages.edge import Console, Form, console_of, order, see_other
+from webui.pages.edge import Console, Form, console_of, order, see_other, sentence_for
 from webui.views.clients import Known, Refused, clients_page
 
 Answer = TypeVar("Answer")
@@ -74,7 +74,7 @@ async def _page(
     except ControlGone:
         problem = shell.text("keys.unknown")
     except ControlRefused as refusal:
-        problem = refusal.message
+        problem = sentence_for(refusal, shell.text)
     view = clients_page(shell, known, created=created, refused=refused, problem=problem)
     return console.answer(request, _TEMPLATE, view, block=block, status=status)
 

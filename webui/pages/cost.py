@@ -46,7 +46,7 @@ async def set_price(request: Request, form: Form) -> Response:
     try:
         await console.control.ask("PUT", PRICES, PriceList, with_price(prices, filled.model, filled.price))
     except ControlRefused as refusal:
-        return await _page(request, refused=Refused(form, {}, reason=refusal.message))
+        return await _page(request, refused=Refused(form, {}, reason=sentence_for(refusal, console.text_for(request))))
     text = console.text_for(request)
     name = text("prices.all_others") if filled.model is None else filled.model
     return _done(request, text("prices.changed", model=name, price=in_words(filled.price, text)))

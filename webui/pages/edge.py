@@ -19,7 +19,9 @@ from webui.farewell import Farewell
 from webui.render import Renderer, View
 from webui.sessions import Notice, Session, Sessions
 from webui.text import Language, Text, choose_language, choose_zone
+from webui.typed_numbers import plain_digits
 from webui.views.message import MessagePage
+from webui.views.refusals import refusal_words
 from webui.views.shell import (
     NEXT_THEME,
     Ending,
@@ -174,9 +176,9 @@ class Message:
 
 
 def sentence_for(error: ConsoleError, text: Text) -> str:
-    """What a person reads about `error`. Control's own sentence names what it is about, so it is passed on."""
+    """What a person reads about `error`."""
     if isinstance(error, ControlRefused):
-        return error.message
+        return refusal_words(error.code, error.message, text)
     if isinstance(error, OrderUnconfirmed):
         return text("error.unconfirmed")
     if isinstance(error, ControlGone):
@@ -188,7 +190,7 @@ def sentence_for(error: ConsoleError, text: Text) -> str:
 
 def whole_number(form: Form, field: str) -> int | None:
     """The number in `field`, digits grouped or not; None when it is empty. Raises BadForm."""
-    value = form.get(field, "").replace(",", "").replace(" ", "").strip()
+    value = plain_digits(form.get(field, "")).strip()
     if not value:
         return None
     if not (value.isascii() and value.isdigit() and len(value) <= NUMBER_LIMIT_DIGITS):

@@ -18,6 +18,7 @@ from webui.pages.leaving import until_gone
 from webui.text import Text
 from webui.views.load_form import first_mistake, load_page
 from webui.views.plan import PlanView, plan_view, refused_plan, unknown_plan
+from webui.views.refusals import refusal_words
 from webui.views.shell import Shell
 
 TEMPLATE: Final = "load.html"
@@ -91,7 +92,9 @@ async def _plan(console: Console, filled: Filled, text: Text) -> PlanView:
     except ControlGone:
         return unknown_plan(text)
     except ControlRefused as refusal:
-        return refused_plan(refusal.message, text)
+        if refusal.code == "model_not_found":
+            return refused_plan(text("plan.no_such_model", model=asked.model), text)
+        return refused_plan(refusal_words(refusal.code, refusal.message, text), text)
     return plan_view(answer, text)
 
 

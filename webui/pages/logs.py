@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from control import wire
 from webui.errors import ControlGone, ControlRefused
-from webui.pages.edge import Message, console_of, message
+from webui.pages.edge import Message, console_of, message, sentence_for
 from webui.views.logs import CHOSEN_LEVELS, TEXT_LIMIT, Asked, LogsPage, logs_page
 
 _TEMPLATE: Final = "logs.html"
@@ -53,7 +53,7 @@ async def _view(request: Request) -> LogsPage:
     except ControlGone:
         return logs_page(shell, asked, None, problem=shell.text("logs.unknown", name=asked.name))
     except ControlRefused as refusal:
-        return logs_page(shell, asked, None, problem=refusal.message)
+        return logs_page(shell, asked, None, problem=sentence_for(refusal, shell.text))
     return logs_page(shell, asked, page)
 
 

@@ -44,9 +44,11 @@ async def show_live(request: Request) -> Response:
 
 
 async def show_models(request: Request) -> Response:
+    """Asked for every two seconds: what is known goes out at once, and a newer list the next time."""
     console = console_of(request)
-    models = await console.watch.models(wait_s=_LIST_WAITS_S)
-    view = model_page(await console.watch.look(), await _shell(request), models=models)
+    seen = await console.watch.look()
+    models = await console.watch.models(wait_s=_PAGE_WAITS_S) or await console.watch.models(wait_s=_LIST_WAITS_S)
+    view = model_page(seen, await _shell(request), models=models)
     return console.answer(request, TEMPLATE, view, block="models")
 
 

@@ -14,7 +14,7 @@ from starlette.routing import Route
 
 from control import wire
 from webui.errors import ConsoleError, ControlGone, ControlRefused
-from webui.pages.edge import Console, console_of
+from webui.pages.edge import Console, console_of, sentence_for
 from webui.views.performance import LIVE_PATH, PATH, RANGES, USUAL_RANGE, PerformancePage, performance_page
 
 logger = logging.getLogger(__name__)
@@ -39,16 +39,17 @@ async def _page(request: Request) -> PerformancePage:
     chosen_range = next((each for each in RANGES if each == request.query_params.get("range")), USUAL_RANGE)
     chosen_model = request.query_params.get("model") or None
     query = urlencode({"range": chosen_range} | ({"model": chosen_model} if chosen_model is not None else {}))
+    shell = await console.shell(request, "performance", "performance.title", here=f"{PATH}?{query}")
     performance, refusal = None, None
     try:
         performance = await console.control.ask("GET", f"{wire.PERFORMANCE}?{query}", wire.Performance)
     except ControlRefused as refused:
-        refusal = refused.message
+        refusal = sentence_for(refused, shell.text)
     except ControlGone:
         logger.info("performance unknown: control is silent")
     overview = (await console.watch.look()).overview
     return performance_page(
-        await console.shell(request, "performance", "performance.title", here=f"{PATH}?{query}"),
+        shell,
         chosen_range=chosen_range,
         chosen_model=chosen_model,
         performance=performance,

@@ -11,9 +11,7 @@ from starlette.routing import Route
 
 from webui.errors import ControlGone
 from webui.pages.edge import Form, console_of, order, see_other
-from webui.views.engine import orders
 from webui.views.quit import QuitPage, quit_page
-from webui.views.shell import num_running
 
 _TEMPLATE: Final = "quit.html"
 
@@ -43,13 +41,7 @@ async def _view(request: Request) -> QuitPage:
     console = console_of(request)
     shell = await console.shell(request, "quit", "quit.title", here="/quit")
     seen = await console.watch.look()
-    return quit_page(
-        shell,
-        console.farewell.progress(),
-        has_begun=console.farewell.has_begun,
-        effect=orders(seen, shell.text).quit_effect,
-        running=num_running(seen.overview) if seen.is_current and seen.overview is not None else 0,
-    )
+    return quit_page(shell, console.farewell.progress(), seen, has_begun=console.farewell.has_begun)
 
 
 ROUTES: Final = (

@@ -13,7 +13,7 @@ from starlette.routing import Route
 
 from control import wire
 from webui.errors import BadForm, ControlGone, ControlRefused
-from webui.pages.edge import Console, Form, Message, console_of, message, order, see_other
+from webui.pages.edge import Console, Form, Message, console_of, message, order, see_other, sentence_for
 from webui.views.request_columns import COLUMNS, DEFAULT
 from webui.views.request_detail import detail_page, running_page
 from webui.views.requests_page import PATH, Asked, RequestsPage, requests_page
@@ -90,7 +90,7 @@ async def _view(request: Request, choices: wire.RequestChoices | None) -> Reques
     except ControlGone:
         problem = shell.text("requests.unknown")
     except ControlRefused as refusal:
-        problem = refusal.message
+        problem = sentence_for(refusal, shell.text)
     return requests_page(
         shell,
         asked,

@@ -14,7 +14,7 @@ from control import wire
 from webui import numbers
 from webui.alias_form import moved_up, with_new, without
 from webui.errors import BadForm, ControlGone, ControlRefused
-from webui.pages.edge import Console, Form, console_of, order, see_other, whole_number
+from webui.pages.edge import Console, Form, console_of, order, see_other, sentence_for, whole_number
 from webui.views.settings import AliasForm, Known, settings_page
 
 Answer = TypeVar("Answer")
@@ -54,7 +54,7 @@ async def add_alias(request: Request, form: Form) -> Response:
     try:
         await _replace_aliases(console, changed.aliases)
     except ControlRefused as refusal:
-        return await _page(request, alias_form=_alias_form(form, refusal.message))
+        return await _page(request, alias_form=_alias_form(form, sentence_for(refusal, console.text_for(request))))
     return see_other(f"{_HERE}#aliases")
 
 

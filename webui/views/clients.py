@@ -9,7 +9,7 @@ from typing import Final
 
 from control.wire import ConnectionList, CreatedKey, KeyTotals, KeyView
 from webui import numbers
-from webui.key_form import LIMITS, Form
+from webui.key_form import LIMITS, MOST, Form
 from webui.text import Text
 from webui.views.connect import ConnectBlock, connect_blocks
 from webui.views.shell import Shell, Tone
@@ -204,7 +204,7 @@ def _form(text: Text, form: Form, wrong: Mapping[str, str]) -> KeyForm:
                 label=text(_LIMIT_TEXT[name]),
                 note=text(_LIMIT_NOTE_TEXT[name]),
                 value=form.get(name, ""),
-                error=text(wrong[name]) if name in wrong else "",
+                error=text(wrong[name], most=f"{MOST:,}") if name in wrong else "",
             )
             for name in LIMITS
         ),

@@ -35,6 +35,7 @@ class Fact:
     value: str
     hint: str
     is_wide: bool = False
+    is_broken: bool = False
 
 
 def facts(overview: Overview, text: Text) -> tuple[Fact, ...]:
@@ -104,7 +105,7 @@ def _warm_sessions(plan: MemoryPlan | None, text: Text) -> list[Fact]:
     if plan is None or not plan.warm_session_tokens:
         return []
     tokens = numbers.tokens(plan.warm_session_tokens)
-    value = text("fact.warm_of", n=f"{plan.warm_sessions:,}", tokens=numbers.tokens_short(plan.warm_session_tokens))
+    value = text.count("fact.warm_of", plan.warm_sessions, tokens=numbers.tokens_short(plan.warm_session_tokens))
     return [Fact(text("fact.warm"), value, text("fact.warm_hint", tokens=tokens))]
 
 
@@ -129,7 +130,7 @@ def _of_the_promises(promises: PromiseStatus | None, text: Text) -> list[Fact]:
         windows=numbers.tokens(promises.windows),
         longest=largest,
     )
-    return [Fact(text("fact.promises"), value, hint)]
+    return [Fact(text("fact.promises"), value, hint, is_broken=num_broken > 0)]
 
 
 def _of_the_start(engine: EngineView, text: Text) -> list[Fact]:

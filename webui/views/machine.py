@@ -26,12 +26,20 @@ _PROCESS_TEXT: Final[dict[str, str]] = {
 
 
 @dataclass(frozen=True, slots=True)
+class Amount:
+    """All since the process began, and what goes on now: empty when nothing does."""
+
+    total: str
+    rate: str
+
+
+@dataclass(frozen=True, slots=True)
 class ProcessLine:
     name: str
     pid: str
     resident: str
-    read: str
-    written: str
+    read: Amount
+    written: Amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,11 +127,8 @@ def _process(process: OwnProcess, text: Text) -> ProcessLine:
     )
 
 
-def _disk(num_bytes: int | None, bytes_per_second: float | None) -> str:
-    """All of it, and what goes on now."""
-    if not bytes_per_second:
-        return numbers.size(num_bytes)
-    return f"{numbers.size(num_bytes)} · {numbers.byte_speed(bytes_per_second)}"
+def _disk(num_bytes: int | None, bytes_per_second: float | None) -> Amount:
+    return Amount(numbers.size(num_bytes), numbers.byte_speed(bytes_per_second) if bytes_per_second else "")
 
 
 def _user(user: MemoryUser, largest_bytes: int) -> UserLine:

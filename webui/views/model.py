@@ -15,6 +15,8 @@ from webui.views.memory import MemoryBar, memory_bar
 from webui.views.shell import Shell, Tone
 from webui.watch import Seen
 
+# The weights are in memory.
+_HAS_MODEL: Final[frozenset[EngineState]] = frozenset({"ready", "draining"})
 # Requests that run are finished first in these states, and nothing else happens meanwhile.
 _WAITS: Final[frozenset[EngineState]] = frozenset({"draining", "stopping"})
 # Source: engine.selftest, engine.preparation, engine.gated_delta.install, engine.text.canary.
@@ -138,7 +140,10 @@ def _model(model: ModelOnDisk, engine: EngineView | None) -> ModelRow:
     return ModelRow(
         name=model.name,
         is_demo=model.is_demo,
-        is_loaded=loaded is not None and loaded.path == model.path,
+        is_loaded=loaded is not None
+        and loaded.path == model.path
+        and engine is not None
+        and engine.state in _HAS_MODEL,
         fits=model.fits,
         quantization=model.quantization or "",
         size=numbers.size(model.weights_bytes),

@@ -3,7 +3,8 @@
 It turns one overview into ready sentences and numbers; the template only places them.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Final
 
 from control.wire import DatabaseHealth, Money, Overview, Performance, Today
 from webui import numbers
@@ -15,6 +16,18 @@ from webui.views.performance_charts import first_token_over_time, over_time
 from webui.views.requests import RecentRow, SlotRow, WaitingRow, is_reading, recent_row, slot_rows, waiting_row
 from webui.views.shell import Shell, Tone
 from webui.watch import Seen
+
+# Of the model's facts, those that the rest of this page does not say and a person looks for; /model has them all.
+_CARD_FACTS: Final = (
+    "fact.since",
+    "fact.context",
+    "fact.layout",
+    "fact.warm",
+    "fact.promises",
+    "fact.tests",
+    "fact.process",
+    "fact.restarts",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +53,13 @@ class HourPage:
 
 @dataclass(frozen=True, slots=True)
 class NowPage:
-    """`stale` is a sentence while control is silent, `trouble` while numbers are lost or late; else None."""
+    """`stale` is a sentence while control is silent, `trouble` while numbers are lost or late; else None.
+
+    `as_of`: the time of day of the figures.
+    """
 
     shell: Shell
+    as_of: str
     stale: str | None
     trouble: str | None
     figures: tuple[Figure, ...]
@@ -64,6 +81,7 @@ def now_page(seen: Seen, shell: Shell) -> NowPage:
     waiting = overview.waiting if overview is not None else ()
     return NowPage(
         shell=shell,
+        as_of=numbers.time_of_day(text, overview.sampled_at_s) if overview is not None else numbers.UNKNOWN,
         stale=None if shell.ending != "no" else stale(seen, text),
         trouble=_trouble(overview.database, text) if overview is not None else None,
         figures=_figures(overview, text),
@@ -71,12 +89,17 @@ def now_page(seen: Seen, shell: Shell) -> NowPage:
         waiting=tuple(waiting_row(row, text) for row in waiting),
         num_waiting=numbers.tokens(len(waiting)),
         memory=memory_bar(overview.engine, text) if overview is not None else None,
-        engine=engine_card(overview, text),
+        engine=_card(engine_card(overview, text), text),
         orders=orders(seen, text),
         recent=tuple(recent_row(row, text) for row in seen.recent),
         api_base=overview.api_base if overview is not None else "",
         version=overview.version if overview is not None else "",
     )
+
+
+def _card(engine: EngineCard, text: Text) -> EngineCard:
+    shown = {text(key) for key in _CARD_FACTS}
+    return replace(engine, facts=tuple(fact for fact in engine.facts if fact.label in shown))
 
 
 def _figures(overview: Overview | None, text: Text) -> tuple[Figure, ...]:

@@ -26,7 +26,7 @@ from webui.views.performance_words import (
     discarded_sentences,
     misses_explained,
     promise_sentences,
-    short_time,
+    times_of_a_row,
 )
 from webui.views.shell import Shell
 
@@ -225,13 +225,13 @@ def _latencies(performance: Performance, text: Text) -> tuple[LatencyRow, ...]:
     """What a person waits for, then what passes between two tokens."""
 
     def row(name: str, label: str, hint: str, times: Percentiles | None) -> LatencyRow:
-        p50, p95 = (None, None) if times is None else (times.p50_ms, times.p95_ms)
+        p50, p95 = times_of_a_row((times.p50_ms, times.p95_ms), text) if times else (numbers.UNKNOWN,) * 2
         return LatencyRow(
             name=name,
             label=label,
             hint=hint,
-            p50=short_time(p50, text),
-            p95=short_time(p95, text),
+            p50=p50,
+            p95=p95,
             count=numbers.tokens(times.count if times is not None else None),
         )
 

@@ -19,7 +19,8 @@ SLIGHT_BELOW: Final = 0.3
 CLEAR_BELOW: Final = 0.6
 _SLOPE_TOKENS: Final = 10_000
 NUM_MISSES: Final = 20
-_MILLISECONDS_BELOW_MS: Final = 100
+_MILLISECONDS_BELOW_MS: Final = 1000
+_TENTHS_BELOW_MS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +63,13 @@ def correlation_sentence(line: Regression | None, text: Text) -> str:
     return text.join(text("performance.context.strong", **values), cost)
 
 
-def short_time(duration_ms: float | None, text: Text) -> str:
-    """In seconds, or in milliseconds where a hundredth of a second says too little."""
-    if duration_ms is not None and duration_ms < _MILLISECONDS_BELOW_MS:
-        return f"{duration_ms:.1f} ms"
-    return numbers.milliseconds(text, duration_ms)
+def times_of_a_row(times_ms: Sequence[float], text: Text) -> tuple[str, ...]:
+    """All in one unit, so that they can be compared: milliseconds when the largest is below a second."""
+    largest_ms = max(times_ms, default=0.0)
+    if largest_ms >= _MILLISECONDS_BELOW_MS:
+        return tuple(numbers.milliseconds(text, each) for each in times_ms)
+    digits = 1 if largest_ms < _TENTHS_BELOW_MS else 0
+    return tuple(f"{each:.{digits}f} ms" for each in times_ms)
 
 
 def promise_sentences(status: PromiseStatus | None, text: Text) -> tuple[Promise, ...]:
@@ -114,9 +117,9 @@ def discarded_sentences(discarded: Mapping[str, int], text: Text) -> tuple[str, 
     """The most frequent reason first; a reason that this console does not know is named as control names it."""
     ordered = sorted((item for item in discarded.items() if item[1]), key=lambda item: -item[1])
     return tuple(
-        text(_DISCARD_TEXT[reason], n=numbers.tokens(count))
+        text.count(_DISCARD_TEXT[reason], count)
         if reason in _DISCARD_TEXT
-        else text("performance.discarded.other", n=numbers.tokens(count), reason=reason)
+        else text.count("performance.discarded.other", count, reason=reason)
         for reason, count in ordered
     )
 

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from control.wire import NUM_SLOTS, MemoryPlan, PlanAnswer, PlanOutcome
+from control.wire import MemoryPlan, PlanAnswer, PlanOutcome
 from webui import numbers
 from webui.text import Text
 from webui.views.facts import Fact
 from webui.views.memory import Part, Segment
+from webui.views.plan_words import full_requests, request_bytes, why
 from webui.views.shell import Tone
 
 LEAST_CONTEXT_TOKENS: Final = 4096
@@ -54,13 +55,14 @@ class PlanBar:
 
 @dataclass(frozen=True, slots=True)
 class PlanView:
-    """`reason` is the engine's own sentence, or control's. Without `bar` nothing is known in numbers."""
+    """`detail` is the engine's own sentence, in English. Without `bar` nothing is known in numbers."""
 
     tone: Tone
     sign: str
     headline: str
     reason: str
     is_loadable: bool
+    detail: str = ""
     bar: PlanBar | None = None
     facts: tuple[Fact, ...] = ()
     context_steps: Steps | None = None
@@ -68,12 +70,13 @@ class PlanView:
 
 
 def plan_view(answer: PlanAnswer, text: Text) -> PlanView:
-    plan, native = answer.plan, answer.native_context_tokens
+    plan, native, reason = answer.plan, answer.native_context_tokens, why(answer, text)
     return PlanView(
         tone=_TONE[answer.outcome],
         sign=_SIGN[answer.outcome],
         headline=text(_HEADLINE[answer.outcome]),
-        reason=answer.verdict,
+        reason=reason.sentence,
+        detail=reason.detail,
         is_loadable=answer.outcome in ("fits", "not_here"),
         bar=_bar(plan, text) if plan is not None else None,
         facts=_facts(plan, text) if plan is not None else (),
@@ -169,22 +172,18 @@ def _bar(plan: MemoryPlan, text: Text) -> PlanBar:
 
 def _facts(plan: MemoryPlan, text: Text) -> tuple[Fact, ...]:
     context = numbers.tokens(plan.maximum_context_tokens)
-    # Source: MemoryPlan, need(context, sequences).
-    request_bytes = 2 * plan.state_bytes_per_sequence + plan.maximum_context_tokens * plan.kv_bytes_per_token
-    at_once = min(plan.pool_bytes // request_bytes, NUM_SLOTS) if request_bytes else NUM_SLOTS
-    warm = text(
-        "fact.warm_of", n=numbers.tokens(plan.warm_sessions), tokens=numbers.tokens_short(plan.warm_session_tokens)
-    )
+    one_request, at_once = numbers.size(request_bytes(plan)), full_requests(plan)
+    warm = text.count("fact.warm_of", plan.warm_sessions, tokens=numbers.tokens_short(plan.warm_session_tokens))
     longest = text("plan.tokens", n=numbers.tokens(plan.longest_context_tokens))
     return (
         Fact(text("plan.longest"), longest, text("plan.longest_hint", context=context)),
         Fact(
             text("plan.at_once"),
             text("plan.at_once_of", n=at_once, context=context),
-            text("plan.at_once_hint", size=numbers.size(request_bytes)),
+            text("plan.at_once_hint", size=one_request),
         ),
         Fact(text("fact.warm"), warm, text("fact.warm_hint", tokens=numbers.tokens(plan.warm_session_tokens))),
         Fact(text("plan.per_token"), numbers.size(plan.kv_bytes_per_token), text("plan.per_token_hint")),
-        Fact(text("plan.per_request"), numbers.size(request_bytes), text("plan.per_request_hint", context=context)),
+        Fact(text("plan.per_request"), one_request, text("plan.per_request_hint", context=context)),
         Fact(text("plan.reserve"), numbers.size(plan.reserve_bytes), text("plan.reserve_hint")),
     )

@@ -9,7 +9,7 @@ from typing import Final
 from control.wire import Overview, Slot
 from webui import numbers
 from webui.text import Text
-from webui.views.requests import is_reading
+from webui.views.requests import eta_words, is_reading
 from webui.views.shell import Shell
 from webui.watch import Seen
 
@@ -103,5 +103,4 @@ def _in_slot(slot: Slot, text: Text) -> Progress:
     if not is_reading(slot) or not slot.prompt_tokens:
         return Progress(text("phase.prefill"), "")
     percent = f"{min(slot.prefilled_tokens, slot.prompt_tokens) * 100 // slot.prompt_tokens}%"
-    eta = text("slot.eta", span=numbers.span(text, slot.eta_s)) if slot.eta_s is not None else ""
-    return Progress(text("phase.prefill"), " · ".join(part for part in (percent, eta) if part))
+    return Progress(text("phase.prefill"), " · ".join(part for part in (percent, eta_words(slot, text)) if part))

@@ -72,6 +72,7 @@ class PriceRow:
     remove_label: str
     remove_effect: str
     remove_path: str | None
+    warning: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,9 @@ def in_words(price: Price, text: Text) -> str:
 
 def _row(text: Text, chosen: Range, model: str | None, price: Price, sheet: PriceSheet) -> PriceRow:
     name = text("prices.all_others") if model is None else model
+    is_odd = price.hit > price.miss
     return PriceRow(
+        warning=text("prices.cache_is_dearer", model=name) if is_odd else "",
         model=model,
         currency=price.currency,
         numbers=tuple(plain(getattr(price, each)) for each in NUMBERS),

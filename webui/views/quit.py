@@ -9,7 +9,12 @@ from typing import Final
 from webui import numbers
 from webui.farewell import PATIENCE_S, Progress, Step
 from webui.text import Text
-from webui.views.shell import Shell, Tone
+from webui.views.engine import orders
+from webui.views.shell import Shell, Tone, num_running
+from webui.watch import Seen
+
+# Ends what this page can't, with or without a gateway that answers.
+_FORCE_COMMAND: Final = "splash quit --force"
 
 _STEP_TEXT: Final[dict[Step, str]] = {
     "waiting": "quit.waiting",
@@ -39,7 +44,10 @@ class StepRow:
 
 @dataclass(frozen=True, slots=True)
 class QuitPage:
-    """`has_begun` False: the page asks first. `is_over`: nothing polls any more, and the console ends."""
+    """`has_begun` False: the page asks first. `is_over`: nothing polls any more, and the console ends.
+
+    `force_effect` is empty where no force is offered.
+    """
 
     shell: Shell
     steps: tuple[StepRow, ...]
@@ -48,11 +56,27 @@ class QuitPage:
     is_stuck: bool
     lead: str
     command: str | None
+    can_quit: bool
+    force_effect: str
 
 
-def quit_page(shell: Shell, progress: Progress, *, has_begun: bool, effect: str, running: int) -> QuitPage:
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """What is said before the order, and whether it can be given here."""
+
+    lead: str
+    command: str | None = None
+    can_quit: bool = True
+
+
+def quit_page(shell: Shell, progress: Progress, seen: Seen, *, has_begun: bool) -> QuitPage:
     text = shell.text
+    running = num_running(seen.overview) if seen.is_current and seen.overview is not None else 0
     is_stuck = has_begun and "stuck" in (progress.engine, progress.gateway)
+    question = _question(progress, seen, text)
+    command = _FORCE_COMMAND if is_stuck and progress.is_alone else None
+    # Requests that run are waited for, however long: whoever doesn't want to is told what force does.
+    is_forceable = has_begun and command is None and (is_stuck or (progress.engine == "going" and running > 0))
     return QuitPage(
         shell=shell,
         steps=tuple(
@@ -66,9 +90,33 @@ def quit_page(shell: Shell, progress: Progress, *, has_begun: bool, effect: str,
         has_begun=has_begun,
         is_over=has_begun and progress.is_over,
         is_stuck=is_stuck,
-        lead=_lead(progress, text, running=running) if has_begun else effect,
-        command="splash quit --force" if is_stuck and progress.is_alone else None,
+        lead=_lead(progress, text, running=running) if has_begun else question.lead,
+        command=command if has_begun else question.command,
+        can_quit=question.can_quit,
+        force_effect=_force_effect(text, running=running) if is_forceable else "",
     )
+
+
+def _question(progress: Progress, seen: Seen, text: Text) -> _Question:
+    if seen.is_current:
+        return _Question(orders(seen, text).quit_effect)
+    if progress.is_alone:
+        return _Question(text("quit.alone", pid=progress.engine_pid), _FORCE_COMMAND, can_quit=False)
+    if progress.is_over:
+        return _Question(text("quit.only_page"))
+    known = _last_known(seen, text)
+    return _Question(text.join(text("quit.silent"), known, text("quit.by_terminal")), _FORCE_COMMAND, can_quit=False)
+
+
+def _last_known(seen: Seen, text: Text) -> str:
+    if seen.overview is None:
+        return ""
+    running, waiting = num_running(seen.overview), len(seen.overview.waiting)
+    return text("quit.last_known", age=numbers.span(text, seen.age_s), running=running, waiting=waiting)
+
+
+def _force_effect(text: Text, *, running: int) -> str:
+    return text.join(text.count("effect.cut", running) if running else "", text("quit.force_effect"))
 
 
 def _step(name: str, label: str, step: Step, text: Text) -> StepRow:

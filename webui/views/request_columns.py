@@ -128,6 +128,14 @@ def _cached(listed: ListedRequest, text: Text) -> Cell:
     )
 
 
+def _cost(listed: ListedRequest, text: Text) -> Cell:
+    """The exact amount is behind the short one."""
+    exact = cost(listed, text)
+    if exact == numbers.UNKNOWN:
+        return Cell("cost", exact)
+    return Cell("cost", numbers.short_money(text, listed.cost, listed.currency), title=exact)
+
+
 def _outcome(listed: ListedRequest, text: Text) -> Cell:
     ending = ending_of(listed.row, text)
     title = " · ".join(part for part in (ending.word, ending.reason, ending.code) if part)
@@ -149,6 +157,6 @@ _CELLS: Final[Mapping[str, Callable[[ListedRequest, Text], Cell]]] = {
     "cached": _cached,
     "output": _tokens("output", lambda row: row.completion_tokens),
     "speed": lambda listed, text: Cell("speed", numbers.speed(listed.tokens_per_second), unit="tok/s"),
-    "cost": lambda listed, text: Cell("cost", cost(listed, text)),
+    "cost": _cost,
     "outcome": _outcome,
 }

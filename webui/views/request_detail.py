@@ -130,13 +130,16 @@ def _why(row: RequestRow, text: Text) -> str:
 
 
 def _timeline(row: RequestRow, text: Text) -> Timeline | None:
-    """The phases stand one after the other; what is left of the whole time is the last one."""
+    """The phases stand one after the other; what is left of the whole time is the last one.
+
+    Prefill and decode are on the engine's clock, the whole on control's: what is more than the whole is not drawn.
+    """
     lasted: list[tuple[PhaseName, float]] = []
     for name, duration_ms in (("queue", row.queue_ms), ("prefill", row.prefill_ms), ("decode", row.decode_ms)):
         if duration_ms is not None:
             lasted.append((name, max(duration_ms, 0.0)))  # type: ignore[arg-type]  # the names above are phases
     known_ms = sum(duration_ms for _, duration_ms in lasted)
-    whole_ms = max(row.total_ms, known_ms)
+    whole_ms = row.total_ms if row.total_ms > 0 else known_ms
     if whole_ms <= 0:
         return None
     if not lasted or (whole_ms - known_ms) / whole_ms > _LEAST_SHARE:
@@ -149,7 +152,7 @@ def _timeline(row: RequestRow, text: Text) -> Timeline | None:
         phases=tuple(phases),
         first_token_percent=_percent(row.ttft_ms, whole_ms) if row.ttft_ms is not None else None,
         first_token=numbers.milliseconds(text, row.ttft_ms),
-        ticks=tuple(numbers.milliseconds(text, whole_ms * quarter / 4) for quarter in range(5)),
+        ticks=tuple(numbers.milliseconds(text, whole_ms * quarter / 4, beside_ms=whole_ms) for quarter in range(5)),
         summary=text("request.timeline_summary", parts=" · ".join(_said(phase) for phase in phases)),
     )
 
@@ -160,16 +163,17 @@ def _said(phase: Phase) -> str:
 
 def _phase(row: RequestRow, name: PhaseName, start_ms: float, duration_ms: float, whole_ms: float, text: Text) -> Phase:
     share = cached_share(row) if name == "prefill" else None
-    width = _percent(duration_ms, whole_ms)
+    start = _percent(start_ms, whole_ms)
+    width = round(min(_percent(duration_ms, whole_ms), 100 - start), 2)
     return Phase(
         name=name,
         label=text(_PHASE_TEXT[name]),
-        start_percent=_percent(start_ms, whole_ms),
+        start_percent=start,
         width_percent=width,
         cached_percent=round(width * share, 2) if share else None,
         from_=numbers.milliseconds(text, start_ms),
         lasted=numbers.milliseconds(text, duration_ms),
-        share=numbers.share(duration_ms / whole_ms),
+        share=numbers.share(min(duration_ms / whole_ms, 1.0)),
         sentence=_SENTENCES[name](row, text),
     )
 
@@ -186,11 +190,26 @@ _PHASE_TEXT: Final[dict[PhaseName, str]] = {
 }
 
 
+def _was_cut(row: RequestRow) -> bool:
+    """It ended before its first token: its prompt may be read in part only, and nothing was handed over."""
+    return row.outcome != "completed" and row.ttft_ms is None
+
+
+def _queue_sentence(row: RequestRow, text: Text) -> str:
+    return text("request.queue_cut" if _was_cut(row) and row.prefill_ms is None else "request.queue_sentence")
+
+
+def _rest_sentence(row: RequestRow, text: Text) -> str:
+    if row.queue_ms is None:
+        return text("request.never_ran")
+    return text("request.rest_cut" if _was_cut(row) else "request.rest_sentence")
+
+
 def _prefill_sentence(row: RequestRow, text: Text) -> str:
     if not is_counted(row):
         return text("request.prefill_sentence")
     return text(
-        "request.prefill_tokens",
+        "request.prefill_cut" if _was_cut(row) else "request.prefill_tokens",
         computed=numbers.tokens(row.prompt_tokens - row.cached_tokens),
         cached=numbers.tokens(row.cached_tokens),
     )
@@ -199,16 +218,16 @@ def _prefill_sentence(row: RequestRow, text: Text) -> str:
 def _decode_sentence(row: RequestRow, text: Text) -> str:
     gap = numbers.milliseconds(text, row.largest_gap_ms)
     return text.join(
-        text("request.decode_tokens", n=numbers.tokens(row.completion_tokens)),
+        text.count("request.decode_tokens", row.completion_tokens),
         text("request.decode_gap", gap=gap) if row.largest_gap_ms is not None else "",
     )
 
 
 _SENTENCES: Final[dict[PhaseName, Callable[[RequestRow, Text], str]]] = {
-    "queue": lambda _, text: text("request.queue_sentence"),
+    "queue": _queue_sentence,
     "prefill": _prefill_sentence,
     "decode": _decode_sentence,
-    "rest": lambda row, text: text("request.rest_sentence" if row.queue_ms is not None else "request.never_ran"),
+    "rest": _rest_sentence,
 }
 
 
@@ -216,15 +235,17 @@ def _tokens(row: RequestRow, text: Text) -> FactGroup:
     def count(value: int) -> str:
         return f"{numbers.tokens(value)} {text('unit.tokens_short')}" if is_counted(row) else numbers.UNKNOWN
 
-    share = cached_share(row)
+    share, was_cut = cached_share(row), _was_cut(row)
+    prompt_sentence = text("request.prompt_cut" if was_cut else "request.prompt_sentence")
+    computed_sentence = text("request.computed_cut" if was_cut else "request.computed_sentence")
     facts = [
-        Fact(text("requests.prompt"), count(row.prompt_tokens), text("request.prompt_sentence")),
+        Fact(text("requests.prompt"), count(row.prompt_tokens), prompt_sentence),
         Fact(
             text("requests.cached"),
             f"{count(row.cached_tokens)} · {numbers.share(share)}" if share is not None else numbers.UNKNOWN,
             text("request.cached_sentence"),
         ),
-        Fact(text("request.computed"), count(row.prompt_tokens - row.cached_tokens), text("request.computed_sentence")),
+        Fact(text("request.computed"), count(row.prompt_tokens - row.cached_tokens), computed_sentence),
         Fact(text("requests.output"), count(row.completion_tokens), text("request.output_sentence")),
         Fact(text("request.reasoning"), count(row.reasoning_tokens), text("request.reasoning_sentence")),
         Fact(text("request.first_tokens"), count(row.first_emission_tokens), text("request.first_tokens_sentence")),

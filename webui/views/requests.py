@@ -87,6 +87,11 @@ def is_reading(slot: Slot | None) -> bool:
     return slot is not None and slot.phase == "prefill" and not slot.is_suspended and not _is_unread(slot)
 
 
+def eta_words(slot: Slot, text: Text) -> str:
+    """Empty while nobody can tell."""
+    return text("slot.eta", span=numbers.rough_span(text, slot.eta_s)) if slot.eta_s is not None else ""
+
+
 def slot_rows(overview: Overview | None, text: Text) -> tuple[SlotRow, ...]:
     if overview is None:
         return tuple(SlotRow(slot=n) for n in range(1, NUM_SLOTS + 1))
@@ -197,7 +202,7 @@ def _prefill_bar(slot: Slot, text: Text) -> PrefillBar | None:
         cached_percent=round(cached * 100 / slot.prompt_tokens, 2),
         computed_percent=round((prefilled - cached) * 100 / slot.prompt_tokens, 2),
         percent=percent,
-        eta=text("slot.eta", span=numbers.span(text, slot.eta_s)) if slot.eta_s is not None else "",
+        eta=eta_words(slot, text),
         label=text(
             "slot.bar",
             name=f"#{slot.number}",

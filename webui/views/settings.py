@@ -112,6 +112,7 @@ class SettingsPage:
     concurrency_choices: tuple[int, ...]
     heartbeats: tuple[Heartbeat, ...]
     aliases: tuple[AliasRow, ...] | None
+    alias_warnings: tuple[str, ...]
     alias_form: AliasForm
     database: tuple[Fact, ...]
     health: tuple[Health, ...]
@@ -133,6 +134,7 @@ def settings_page(shell: Shell, known: Known, *, alias_form: AliasForm = NOTHING
         concurrency_choices=tuple(range(1, NUM_SLOTS + 1)),
         heartbeats=_heartbeats(known.heartbeats, text),
         aliases=_aliases(known.aliases, text),
+        alias_warnings=_alias_warnings(known, text),
         alias_form=alias_form,
         database=_database(installation, text),
         health=_health(overview.database, text) if overview is not None else (),
@@ -189,6 +191,15 @@ def _aliases(listed: AliasList | None, text: Text) -> tuple[AliasRow, ...] | Non
         )
         for number, alias in enumerate(listed.aliases)
     )
+
+
+def _alias_warnings(known: Known, text: Text) -> tuple[str, ...]:
+    """What is allowed, and seldom meant."""
+    names = [alias.name for alias in known.aliases.aliases] if known.aliases is not None else []
+    model = known.overview.engine.model if known.overview is not None else None
+    for_all = (text("settings.alias_fits_all", name=name) for name in names if not name.strip("*"))
+    own = (text("settings.alias_is_model", name=name) for name in names if model is not None and name == model.id)
+    return (*for_all, *own)
 
 
 def _database(installation: Installation | None, text: Text) -> tuple[Fact, ...]:

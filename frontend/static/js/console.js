@@ -1,5 +1,5 @@
-// What the page does beyond asking again: it rests while hidden, says when the console is lost, copies, and puts the
-// focus where a panel begins.
+// What the page does beyond asking again: it rests while hidden, says when the console is lost, copies, puts the focus
+// where a panel begins, and forgets at the log-out.
 // It decides nothing about the system: everything shown comes from the server.
 (() => {
   "use strict";
@@ -123,6 +123,8 @@
   document.addEventListener("submit", (event) => {
     if (sent.has(event.target)) event.preventDefault();
     sent.add(event.target);
+    // The conversation of the page Try it is this session's.
+    if (event.target.action === `${location.origin}/logout`) sessionStorage.clear();
   });
   addEventListener("pageshow", (event) => {
     if (event.persisted) location.reload();

@@ -1,4 +1,4 @@
-// The page Try it: the conversation, which lives here and nowhere else, and the answer that is being written.
+// The page Try it: the conversation, which lives in this tab and nowhere else, and the answer that is being written.
 // Everything that came from a person or a model becomes text nodes, never markup; sentences come from the server.
 (() => {
   "use strict";
@@ -9,8 +9,30 @@
   // Closer to its end than this, a person reads along, and the view follows.
   const FOLLOW_PX = 40;
 
-  let messages = [];
+  // Where this tab keeps the conversation while other pages are shown. console.js empties it at the log-out.
+  const PLACE = "splash-conversation";
+  const FIELDS = ["system", "temperature", "max-tokens", "question"];
+
+  // Each question with what was answered: {question, thought, words, end, hasFailed}.
+  let exchanges = [];
   let running = null;
+  let isLoggedOut = false;
+
+  // Of another session: another person may sit here now.
+  const kept = () => {
+    const found = JSON.parse(sessionStorage.getItem(PLACE) ?? "null");
+    return found?.session === talk.dataset.formToken ? found : null;
+  };
+
+  const keep = () => {
+    const fields = Object.fromEntries(FIELDS.map((id) => [id, byId(id).value]));
+    try {
+      sessionStorage.setItem(PLACE, JSON.stringify({ session: talk.dataset.formToken, exchanges, fields }));
+    } catch {
+      // Larger than a tab may keep: rather nothing than an older state of it.
+      sessionStorage.removeItem(PLACE);
+    }
+  };
 
   // What stands between two lines of ``` is code. `pieces` are [is code, text] in order; the last one may still grow.
   const pieces = (text) => {
@@ -71,7 +93,7 @@
     running = answer;
     send.disabled = answer !== null;
     stop.disabled = answer === null;
-    fresh.disabled = messages.length === 0 && answer === null;
+    fresh.disabled = exchanges.length === 0;
   };
 
   const number = (id) => (byId(id).value === "" ? null : Number(byId(id).value));
@@ -79,6 +101,11 @@
   const body = () => {
     const system = byId("system").value.trim();
     const first = system ? [{ role: "system", content: system }] : [];
+    // What was not answered at all is not sent again, but for the last question: that is asked now.
+    const messages = exchanges.flatMap(({ question, words }, at) => [
+      ...(words || at === exchanges.length - 1 ? [{ role: "user", content: question }] : []),
+      ...(words ? [{ role: "assistant", content: words }] : []),
+    ]);
     const limits = { temperature: number("temperature"), max_tokens: number("max-tokens") };
     return JSON.stringify({ messages: [...first, ...messages], ...limits });
   };
@@ -106,6 +133,19 @@
       this.words = new Words(this.turn.querySelector(":scope > .words"));
       this.control = new AbortController();
       this.isStopped = false;
+    }
+
+    get state() {
+      const end = this.turn.querySelector(".turn-end").textContent;
+      return { thought: this.thought.text, words: this.words.text, end, hasFailed: this.hasFailed === true };
+    }
+
+    /** As it was when the page was left. */
+    restore({ thought, words, end, hasFailed }) {
+      if (thought) this.happened("thought", { text: thought });
+      if (words) this.words.add(words);
+      if (hasFailed) this.fail(end.replace(/^✕ /, ""));
+      else this.end("", end);
     }
 
     stop() {
@@ -151,10 +191,9 @@
   }
 
   const ask = async (text) => {
-    byId("talk-empty").hidden = true;
-    messages.push({ role: "user", content: text });
-    new Words(addTurn("question-turn").querySelector(".words")).add(text);
-    const answer = new Answer();
+    const exchange = { question: text };
+    exchanges.push(exchange);
+    const answer = show(exchange);
     setRunning(answer);
     say(talk.dataset.sent);
     try {
@@ -165,11 +204,17 @@
       else answer.fail(talk.dataset.brokeOff);
     }
     if (running !== answer) return;
+    Object.assign(exchange, answer.state);
     // What was not answered at all can be sent again as it is.
-    if (answer.words.text) messages.push({ role: "assistant", content: answer.words.text });
-    else messages.pop();
     if (answer.hasFailed && !answer.words.text && question.value === "") question.value = text;
     setRunning(null);
+    keep();
+  };
+
+  const show = (exchange) => {
+    byId("talk-empty").hidden = true;
+    new Words(addTurn("question-turn").querySelector(".words")).add(exchange.question);
+    return new Answer();
   };
 
   byId("ask").addEventListener("submit", (event) => {
@@ -194,14 +239,25 @@
   });
   fresh.addEventListener("click", () => {
     const answer = running;
-    messages = [];
+    exchanges = [];
     setRunning(null);
     answer?.stop();
     turns.querySelectorAll(".turn").forEach((turn) => turn.remove());
     byId("talk-empty").hidden = false;
     say("");
     question.focus();
+    keep();
   });
 
+  addEventListener("pagehide", () => {
+    if (running !== null) Object.assign(exchanges.at(-1), running.state, { end: talk.dataset.left });
+    if (!isLoggedOut) keep();
+  });
+  document.querySelector("form[action='/logout']").addEventListener("submit", () => (isLoggedOut = true));
+
+  const before = kept();
+  exchanges = before?.exchanges ?? [];
+  for (const [id, value] of Object.entries(before?.fields ?? {})) byId(id).value = value;
+  for (const exchange of exchanges) show(exchange).restore(exchange);
   setRunning(null);
 })();

@@ -96,8 +96,9 @@ def test_a_hundred_and_one_are_too_many():
 @pytest.mark.parametrize(
     "stored", [None, "x", [{"name": ""}], [{"name": "a", "request_class": "first"}], [{"name": "a"}, {"name": "a"}]]
 )
-def test_without_a_usable_setting_the_default_ones_are_in_force(stored):
+def test_without_a_usable_setting_the_default_ones_are_in_force_and_damage_is_logged(stored, caplog):
     assert stored_aliases(Settings({ALIASES_SETTING: stored}, NoDisk())) == DEFAULT_ALIASES
+    assert ("setting ignored name=aliases" in caplog.text) == (stored is not None)
 
 
 def test_no_alias_at_all_can_be_chosen():

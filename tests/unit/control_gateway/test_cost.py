@@ -269,6 +269,13 @@ async def test_a_range_that_is_none_is_refused_with_those_that_there_are(splash)
     assert answer.json()["message"] == "range must be one of hour, day, week, month, all."
 
 
+async def test_a_parameter_that_there_is_not_is_refused_with_its_name(splash):
+    answer = await splash.client.get("/cost?range=day&rnage=all")
+
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
+    assert answer.json()["message"] == "There is no parameter 'rnage' here; there are range."
+
+
 async def test_new_prices_are_kept_and_hold_for_what_was_used_before(splash):
     await splash.keep(ago(1, 60, prompt_tokens=1_000_000, cached_tokens=0, completion_tokens=0))
     prices = {
@@ -293,8 +300,12 @@ async def test_new_prices_are_kept_and_hold_for_what_was_used_before(splash):
         ({"default": {"hit": 1_000_001}}, "default.hit: Expected `float` <= 1000000"),
         ({"default": {"output": "3"}}, "default.output: Expected `float`, got `str`"),
         ({"default": {"output": None}}, "default.output: Expected `float`, got `null`"),
-        ({"default": {"currency": "yuan"}}, "default.currency: Expected `str` matching"),
-        ({"default": {"currency": "CNY\n"}}, "default.currency: Expected `str` matching"),
+        ({"default": {"currency": "yuan"}}, "default.currency: must be three capital letters, such as CNY."),
+        ({"default": {"currency": "CNY\n"}}, "default.currency: must be three capital letters, such as CNY."),
+        ({"default": {"currency": 5}}, "default.currency: must be three capital letters, such as CNY."),
+        ({"x": 1}, "Object contains unknown field `x`."),
+        ({"default": {"mis": 1}}, "default: Object contains unknown field `mis`."),
+        ({"models": {"m" * 5000: {"miss": -1}}}, f"models.'{'m' * 200}'.miss: Expected"),
         ({"default": 3}, "default: Expected `object`, got `int`"),
         ({"models": {"a": {}, "the model": {"miss": -0.1}}}, "models.'the model'.miss: Expected `float` >= 0"),
         ({"models": {"": {}}}, "models: '' can't be a model's id"),
@@ -308,6 +319,13 @@ async def test_prices_that_can_not_be_are_refused_with_the_field_and_change_noth
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
     assert answer.json()["message"].startswith(field)
     assert splash.prices.tariff.prices == PriceList()
+
+
+async def test_a_price_of_minus_zero_is_zero(splash):
+    answer = await splash.client.put("/settings/prices", content=b'{"default": {"miss": -0.0, "hit": -0, "output": 0}}')
+
+    assert answer.status_code == 200
+    assert b"-0" not in (await splash.client.get("/settings/prices")).content
 
 
 @pytest.mark.parametrize("content", [b'{"default": {"miss": NaN}}', b'{"default": {"miss": 1e999}}', b"[", b"\xff"])

@@ -3,6 +3,7 @@
 import pytest
 
 from control.dialects.chat import parse_chat
+from control.errors import CancelledByOperator, NoModel
 from control.fifo import Ticket
 from control.live import Life, Speed
 from engine import wire
@@ -141,33 +142,129 @@ def test_a_row_measures_itself_when_the_engine_did_not_end(life):
     row = life.as_row(106.0)
 
     assert (row.outcome, row.error_code) == ("cancelled", "client_gone")
-    assert (row.queue_ms, row.prefill_ms, row.decode_ms) == (3000, 2000, 1000)
+    assert (row.queue_ms, row.prefill_ms, row.decode_ms) == (4000, 1000, 1000)
     assert (row.ttft_ms, row.total_ms) == (5000, 6000)
     assert (row.prompt_tokens, row.cached_tokens) == (1000, 600)
     assert (row.completion_tokens, row.reasoning_tokens) == (1, 1)
 
 
-def test_a_row_has_no_times_of_what_never_began(life):
+def test_a_request_that_leaves_the_line_has_waited_all_its_time(life):
+    life.counted(74_000)
     life.is_client_gone = True
 
     row = life.as_row(101.0)
 
-    assert (row.queue_ms, row.prefill_ms, row.decode_ms, row.ttft_ms) == (None, None, None, None)
-    assert row.total_ms == 1000
+    assert (row.queue_ms, row.prefill_ms, row.decode_ms, row.ttft_ms) == (1000, None, None, None)
+    assert (row.total_ms, row.prompt_tokens) == (1000, 0)
 
 
-def test_a_second_run_starts_counting_anew_and_the_queue_counts_to_its_admission(life):
+def test_a_request_that_the_engine_has_but_never_began_waited_on_and_has_read_nothing(life):
+    life.admitted(slot=0, now=110.0)
+    life.happened([wire.Accepted(id="id", prompt_tokens=74_000)], 110.0)
+    life.is_client_gone = True
+
+    row = life.as_row(140.0)
+
+    assert (row.queue_ms, row.prefill_ms, row.decode_ms) == (40_000, None, None)
+    assert (row.prompt_tokens, row.cached_tokens, row.completion_tokens) == (0, 0, 0)
+
+
+def test_a_prompt_that_is_cut_off_in_its_middle_has_read_what_was_restored_and_computed(life):
+    life.admitted(slot=0, now=110.0)
+    life.happened([wire.Accepted(id="id", prompt_tokens=74_000)], 110.0)
+    life.happened(prefill(4_000, cached=4_000, total=74_000), 115.0)
+    life.happened(prefill(24_000, cached=4_000, total=74_000), 125.0)
+    life.is_client_gone = True
+
+    row = life.as_row(126.0)
+
+    assert (row.queue_ms, row.prefill_ms, row.decode_ms, row.ttft_ms) == (15_000, 11_000, None, None)
+    assert (row.prompt_tokens, row.cached_tokens) == (24_000, 4_000)
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        wire.Failed(
+            code="out_of_memory",
+            message="",
+            usage=wire.Usage(prompt=74_000, cached=4_000),
+            timings=wire.Timings(wait_ms=5_000, prefill_ms=11_000),
+        ),
+        wire.Finished(
+            reason="cancelled",
+            usage=wire.Usage(prompt=74_000, cached=4_000),
+            timings=wire.Timings(wait_ms=5_000, prefill_ms=11_000),
+        ),
+    ],
+    ids=["failed", "cancelled"],
+)
+@pytest.mark.parametrize("has_begun", [True, False])
+def test_the_engines_last_word_does_not_count_what_was_not_read(life, end, has_begun):
+    life.admitted(slot=0, now=110.0)
+    if has_begun:
+        life.happened(prefill(24_000, cached=4_000, total=74_000), 115.2)
+    life.happened([end], 126.0)
+    life.error = CancelledByOperator()
+
+    row = life.as_row(126.0)
+
+    assert row.outcome == "cancelled"
+    assert (row.prompt_tokens, row.cached_tokens) == ((24_000, 4_000) if has_begun else (0, 0))
+    assert (row.queue_ms, row.prefill_ms) == ((15_000, 11_000) if has_begun else (26_000, None))
+    assert row.decode_ms is None
+
+
+def test_an_answer_without_a_shown_token_has_read_its_whole_prompt(life):
+    life.admitted(slot=0, now=101.0)
+    life.happened(prefill(400), 102.0)
+    life.happened([finished(wait_ms=1_000, prefill_ms=700)], 103.0)
+
+    row = life.as_row(103.0)
+
+    assert (row.outcome, row.prompt_tokens, row.queue_ms, row.prefill_ms) == ("completed", 1000, 2000, 700)
+
+
+def test_a_request_that_is_turned_away_has_no_times(life):
+    life.ticket.arrival = 0
+    life.error = NoModel()
+
+    row = life.as_row(101.0)
+
+    assert (row.outcome, row.queue_ms, row.prefill_ms, row.prompt_tokens) == ("rejected", None, None, 0)
+
+
+def test_a_request_that_never_ran_belongs_to_the_model_that_was_to_answer(life):
+    life.expect("Qwen3.8-27B-4bit")
+    life.is_client_gone = True
+
+    assert life.as_row(101.0).model == "Qwen3.8-27B-4bit"
+
+
+def test_a_request_that_is_put_back_and_leaves_the_line_counts_nothing_of_its_broken_run(life):
+    life.admitted(slot=0, now=101.0)
+    life.happened(prefill(500), 102.0)
+    life.put_back()
+    life.is_client_gone = True
+
+    row = life.as_row(120.0)
+
+    assert (row.queue_ms, row.prefill_ms, row.prompt_tokens) == (20_000, None, 0)
+
+
+def test_a_second_run_starts_counting_anew_and_the_queue_counts_to_its_first_step(life):
     life.admitted(slot=0, now=101.0)
     life.happened([*prefill(500), wire.TextDelta(text="x"), wire.Failed(code="internal", message="")], 102.0)
     life.put_back()
     life.admitted(slot=1, now=110.0)
     again = life.as_slot(110.0)
+    life.happened(prefill(100), 110.5)
     life.is_client_gone = True
 
     row = life.as_row(111.0)
 
     assert (again.slot, again.phase, again.prefilled_tokens, again.output_tokens) == (1, "prefill", 0, 0)
-    assert (row.queue_ms, row.ttft_ms, row.completion_tokens) == (10000, None, 0)
+    assert (row.queue_ms, row.prefill_ms, row.ttft_ms, row.completion_tokens) == (10_500, 500, None, 0)
 
 
 def sample(**changes):

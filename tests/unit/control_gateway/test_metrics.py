@@ -246,12 +246,12 @@ async def test_readers_are_not_held_up_by_a_writer(writer, questions):
     assert [each.number for each in seen] == [1]
 
 
-async def test_the_file_and_its_two_companions_are_private(path, writer):
+async def test_the_file_its_two_companions_and_the_copy_of_its_keys_are_private(path, writer):
     writer.record(row())
     await written(writer)
 
     files = sorted(path.parent.iterdir())
-    assert [file.name for file in files] == ["splash.db", "splash.db-shm", "splash.db-wal"]
+    assert [file.name for file in files] == ["splash-keys.json", "splash.db", "splash.db-shm", "splash.db-wal"]
     assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
 
 

@@ -250,4 +250,4 @@ async def test_a_request_leaves_once_however_it_ends(tmp_path):
     assert too_long.status_code == 400
     assert during == KeyUsage(requests=1, in_flight=1)
     assert [row.outcome for row in rows] == ["rejected", "cancelled"]
-    assert usage == KeyUsage(requests=1, tokens=7)
+    assert usage == KeyUsage(requests=1, tokens=0)

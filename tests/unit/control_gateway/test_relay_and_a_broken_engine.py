@@ -22,7 +22,7 @@ async def test_a_request_that_emitted_nothing_runs_again_when_the_engine_is_back
 
         stage.source.on_look = noticed
         async with asking(stage, stream=is_stream) as answering:
-            await eventually(lambda: len(stage.line.waiting) == 1)
+            await eventually(lambda: stage.source.engine is None and len(stage.line.waiting) == 1)
             stage.source.engine = engine
             stage.line.open()
             answer = await answering

@@ -111,7 +111,18 @@ def cursor(search, number):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "x", "AAAA", "bm90IGpzb24", "W10", "💧", "A" * 5000, "WyJzdGFydGVkIiwiZGVzYyIsMSwtMSxmYWxzZSxudWxsXQ"]
+    "text",
+    # The last one has a number that no row of SQLite can have.
+    [
+        "",
+        "x",
+        "AAAA",
+        "bm90IGpzb24",
+        "W10",
+        "💧",
+        "A" * 5000,
+        "WyJzdGFydGVkIiwiZGVzYyIsMSw5MjIzMzcyMDM2ODU0Nzc1ODA4LGZhbHNlLG51bGxd",
+    ],
 )
 def test_what_is_no_cursor_is_refused_in_words(text):
     with pytest.raises(OrderInvalid, match="`next` or `previous`"):

@@ -149,6 +149,38 @@ async def test_who_comes_while_splash_ends_hears_why(stage):
     assert [answer.json()["error"]["code"] for answer in answers] == ["gateway_restarts", "engine_stopped", "no_model"]
 
 
+# --- The model of one that never ran ---
+
+
+async def test_a_request_that_leaves_the_line_belongs_to_the_model_that_was_to_answer(stage):
+    stage.line.hold()
+    async with asking(stage, model="default"):
+        await eventually(lambda: len(stage.line.waiting) == 1)
+    row = await the_only_row(stage)
+
+    assert (row.outcome, row.model, row.prompt_tokens) == ("cancelled", "demo", 0)
+
+
+@pytest.mark.parametrize("wanted_model", [None, "demo"], ids=["the last one", "the wanted one"])
+async def test_a_request_that_is_turned_away_belongs_to_the_model_that_is_known(stage, wanted_model):
+    stage.source.wanted_model = wanted_model
+    stage.source.availability, stage.source.engine = "none", None
+
+    await stage.client.post(PATH, json=chat_body(model="default"))
+    row = await the_only_row(stage)
+
+    assert (row.outcome, row.model) == ("rejected", "demo")
+
+
+async def test_where_no_model_was_ever_known_the_name_asked_for_is_told(stage):
+    stage.source.availability, stage.source.engine = "none", None
+    stage.source.model = stage.source.wanted_model = None
+
+    await stage.client.post(PATH, json=chat_body(model="default"))
+
+    assert (await the_only_row(stage)).model == "default"
+
+
 # --- The body still arrives, or it is only about a count ---
 
 

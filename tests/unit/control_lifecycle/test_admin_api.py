@@ -289,9 +289,10 @@ async def test_a_key_is_made_listed_without_itself_and_revoked(api):
         ("POST", wire.LOGIN_LINKS, b'{"valid_s": 0}', 400, "invalid_request"),
         ("POST", wire.REDEEM, b'{"token": "made up"}', 404, "login_link_invalid"),
         ("POST", wire.LOAD, b'{"model": 1}', 400, "invalid_request"),
+        ("POST", wire.LOAD, b'{"model": "demo", "contxt": 5}', 400, "invalid_request"),
         ("POST", wire.LOAD, b"x" * 70_000, 413, "request_too_large"),
         ("GET", "/nowhere", b"", 404, "not_found"),
-        ("GET", wire.QUIT, b"", 405, "not_found"),
+        ("GET", wire.QUIT, b"", 405, "method_not_allowed"),
     ],
 )
 async def test_what_cannot_be_done_is_answered_with_a_code_and_a_sentence(api, method, path, body, status, code):
@@ -299,6 +300,14 @@ async def test_what_cannot_be_done_is_answered_with_a_code_and_a_sentence(api, m
 
     assert (answer.status_code, error_of(answer).code) == (status, code)
     assert error_of(answer).message
+
+
+async def test_an_unknown_path_and_a_wrong_method_are_said_in_a_sentence(api):
+    nowhere, wrong = await api.client.get("/nowhere"), await api.client.delete(wire.QUIT)
+
+    assert error_of(nowhere).message == "The admin API has no /nowhere."
+    assert error_of(wrong).message == "/quit takes POST, not DELETE."
+    assert wrong.headers["allow"] == "POST"
 
 
 async def test_the_limits_of_a_key_are_set_changed_and_shown_with_what_it_used(api):

@@ -87,3 +87,16 @@ async def test_an_engine_that_cannot_be_started_is_a_refusal(tmp_path):
 
     with pytest.raises(ModelRefused, match="could not be asked `models`"):
         await EngineQuestions(home, ["/no/such/program"]).models()
+
+
+async def test_a_refusal_passes_on_the_engines_reason_and_its_number(answering):
+    refusal = {
+        "code": "invalid_request",
+        "message": "too long",
+        "reason": "context_above_native",
+        "maximum_context_tokens": 4096,
+    }
+
+    answer = (await answering(json.dumps(refusal)).plan(Wanted("demo", context=9_000))).answer
+
+    assert (answer.outcome, answer.reason, answer.native_context_tokens) == ("refused", "context_above_native", 4096)

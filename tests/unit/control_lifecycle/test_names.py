@@ -62,7 +62,7 @@ async def test_a_path_with_a_line_break_is_shown_on_one_line(api):  # noqa: F811
     nowhere = await api.client.get("/no%0Awhere")
 
     assert error_of(answer).message == "The request 'x\\ny' is not here; it may just have ended."
-    assert error_of(nowhere).message == "Not Found: GET /no\\nwhere"
+    assert error_of(nowhere).message == "The admin API has no /no\\nwhere."
 
 
 @pytest.mark.parametrize("name", [*IMPOSSIBLE, "caf\udce9"])

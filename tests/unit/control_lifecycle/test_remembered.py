@@ -31,13 +31,15 @@ def settings_with(tmp_path):
 
 
 @pytest.mark.parametrize("value", ["5", "[1]", "null", '""', "{", "[" * 100_000, b"\xff"])
-def test_a_last_model_that_is_no_name_is_the_demo(settings_with, value):
+def test_a_last_model_that_is_no_name_is_the_demo_with_a_warning(settings_with, value, caplog):
     assert RememberedLoads(settings_with(last_model=value)).last_model == "demo"
+    assert "setting ignored name=last_model" in caplog.text
 
 
 @pytest.mark.parametrize(
     "value",
     [
+        "null",
         "[1]",
         '{"big": 1}',
         '{"big": {"context": "x"}}',
@@ -48,8 +50,9 @@ def test_a_last_model_that_is_no_name_is_the_demo(settings_with, value):
         '{"big": {"decode_share": 0.95}}',
     ],
 )
-def test_loads_that_cannot_be_understood_are_forgotten(settings_with, value):
+def test_loads_that_cannot_be_understood_are_forgotten_with_a_warning(settings_with, value, caplog):
     assert RememberedLoads(settings_with(loads=value)).last("big") == Wanted("big")
+    assert "setting ignored name=loads" in caplog.text
 
 
 async def test_a_model_comes_back_with_every_setting_that_it_had(settings_with):
@@ -80,6 +83,7 @@ def test_what_an_older_splash_kept_is_understood(settings_with):
 @pytest.mark.parametrize(
     ("value", "concurrency"), [("2", 2), ('"abc"', 4), ("0", 4), ("99", 4), ("true", 4), ("2.5", 4), ("[2]", 4)]
 )
-def test_a_concurrency_that_is_impossible_is_the_default(settings_with, value, concurrency):
+def test_a_concurrency_that_is_impossible_is_the_default_with_a_warning(settings_with, value, concurrency, caplog):
     assert MAXIMUM_CONCURRENCY == 4
     assert concurrency_of(settings_with(concurrency=value)) == concurrency
+    assert ("setting ignored name=concurrency" in caplog.text) == (concurrency == MAXIMUM_CONCURRENCY)

@@ -116,6 +116,8 @@ async def test_each_filter_leaves_what_it_names(api, query, expected):
         ("since=1&range=day", "Either since or range"),
         ("after=xyz", "after must be"),
         ("after=", "after must be"),
+        ("outcom=failed", "There is no parameter 'outcom' here; there are since, until"),
+        ("format=csv", "There is no parameter 'format' here"),
     ],
 )
 async def test_what_is_not_understood_is_refused_with_its_name(api, query, named):
@@ -197,6 +199,23 @@ async def test_a_file_of_an_unknown_form_is_refused_before_it_begins(api):
     answer = await api.client.get(f"{wire.REQUEST_EXPORT}?format=xlsx")
 
     assert (answer.status_code, answer.json()["message"]) == (400, "format must be one of csv, json.")
+
+
+async def test_a_file_with_an_unknown_parameter_is_refused_before_it_begins(api):
+    answer = await api.client.get(f"{wire.REQUEST_EXPORT}?format=json&limit=5")
+
+    assert answer.status_code == 400
+    assert "There is no parameter 'limit' here" in answer.json()["message"]
+
+
+async def test_a_row_whose_number_is_negative_ends_a_page_like_any_other(api):
+    api.fill(*(row(number, started_at_s=NOON_S + abs(number)) for number in (-1, -(2**63), 3)))
+
+    pages = [await listed(api, "limit=1&direction=asc")]
+    while (after := pages[-1].next) is not None:
+        pages.append(await listed(api, f"limit=1&direction=asc&after={after}"))
+
+    assert [numbers(page) for page in pages] == [[-1], [3], [-(2**63)]]
 
 
 async def test_a_request_that_nobody_knows_cannot_be_cancelled(api):

@@ -168,6 +168,7 @@ def test_each_setting_goes_where_it_belongs():
         ("price.default=default", PriceList(Price(), {"demo": Price("USD")})),
         ("price.demo=eur: 1 / 0.5 / 0", PriceList(models={"demo": Price("EUR", 1, 0.5, 0)})),
         ("price.org/m=USD 1/1/1", PriceList(models={"demo": Price("USD"), "org/m": Price("USD", 1, 1, 1)})),
+        ("price.a=b=USD 1/1/1", PriceList(models={"demo": Price("USD"), "a=b": Price("USD", 1, 1, 1)})),
         ("price.demo=default", PriceList()),
     ],
 )

@@ -2,9 +2,12 @@
 
 import socket
 
+import msgspec
 import pytest
+from typer.testing import CliRunner
 
 from control.cli import up
+from control.cli.app import app
 from control.cli.processes import Found
 from control.command_errors import PortTaken, StartRefused
 from control.config import PORT_FIELDS, Settings
@@ -34,6 +37,27 @@ def test_each_port_is_looked_at_first_and_named_with_its_setting(settings, key):
     assert f"Port {port} is taken by pid" in str(caught.value)
     assert key in str(caught.value)
     assert caught.value.exit_code == 5
+
+
+def test_a_database_that_was_set_aside_is_said():
+    addresses = up.Addresses("http://api", "http://console", "http://login", "demo")
+
+    said = up.remark(up.Ready(addresses, is_demo=True, set_aside="splash.db.damaged-1"))
+
+    assert said is not None and said.startswith("The database was damaged, and is now splash.db.damaged-1.")
+    assert up.remark(up.Ready(addresses, is_demo=True)) is None
+
+
+def test_it_is_said_beside_the_output_which_stays_what_it_was(settings, monkeypatch):
+    addresses = up.Addresses("http://api", "http://console", "http://login", "demo")
+    ready = up.Ready(addresses, is_demo=True, set_aside="splash.db.damaged-1")
+    monkeypatch.setattr(up, "up", lambda *_: ready)
+    monkeypatch.setenv("SPLASH_HOME", str(settings.home))
+
+    done = CliRunner().invoke(app, ["up", "--no-open", "--json"])
+
+    assert msgspec.json.decode(done.stdout, type=up.Addresses) == addresses
+    assert done.stderr == f"{up.remark(ready)}\n"
 
 
 def test_free_ports_are_free_again_afterwards(settings):

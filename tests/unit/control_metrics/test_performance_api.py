@@ -66,6 +66,13 @@ async def test_a_range_that_there_is_not_is_refused(api):
     assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
 
 
+async def test_a_parameter_that_there_is_not_is_refused_with_its_name(api):
+    answer = await api.client.get(f"{wire.PERFORMANCE}?range=day&modle=x")
+
+    assert (answer.status_code, answer.json()["code"]) == (400, "invalid_request")
+    assert answer.json()["message"] == "There is no parameter 'modle' here; there are range, model."
+
+
 async def test_misses_are_those_of_the_newest_status(api):
     api.supervisor.status = SimpleNamespace(cache=CacheStatus(is_on=True, misses=(MISS,)))
 

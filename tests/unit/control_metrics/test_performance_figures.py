@@ -264,12 +264,28 @@ async def test_what_is_known_of_days_that_are_over_stays_true_when_a_row_comes_l
     assert second.ttft.p95_ms == pytest.approx(300, rel=0.05)
 
 
-async def test_days_that_are_over_and_those_that_are_not_add_up(measured):
-    rows = random_rows(5, number=600, within_s=9 * DAY_S)
+@pytest.mark.parametrize(("chosen", "within_s"), [("week", 6 * DAY_S), ("month", 9 * DAY_S), ("all", 9 * DAY_S)])
+async def test_what_is_over_and_what_is_not_add_up_for_each_model(measured, chosen, within_s):
+    rows = random_rows(5, number=600, within_s=within_s)
     measured.record(*rows)
 
-    answers = [await measured.performance("month") for _ in range(2)]
+    answers = [await measured.performance(chosen) for _ in range(2)]
+    small, large = [await measured.performance(chosen, model) for model in ("small", "large")]
 
     times = by_measure(rows)
     assert answers[0] == answers[1]
-    assert answers[0].queue.count == len(times["queue"])
+    assert answers[0].queue.count == small.queue.count + large.queue.count == len(times["queue"])
+
+
+@pytest.mark.parametrize("chosen", ["week", "month", "all"])
+async def test_throughput_of_days_that_are_over_stays_true_when_a_stretch_comes_late(measured, chosen):
+    at_s = NOW_S - 5 * DAY_S
+    measured.record(stretch(started_at_s=at_s, tokens=1000, seconds=10.0))
+    await measured.performance(chosen)
+    measured.record(stretch(started_at_s=at_s + 60, tokens=2000, seconds=10.0))
+    measured.record(stretch(started_at_s=NOW_S - HOUR_S, tokens=3000, seconds=10.0))
+
+    found = [await measured.performance(chosen) for _ in range(2)]
+
+    assert [[(width.tokens, width.seconds) for width in each.widths] for each in found] == [[(6000, 30.0)]] * 2
+    assert [speed.tokens_per_second for speed in found[0].speeds] == [150, 300]

@@ -74,7 +74,7 @@ async def test_what_the_gateway_says_against_it_is_shown_as_trouble(console):
     await console.post("/engine/cache/clear")
     told = await notice(console)
 
-    assert "No model is ready." in told
+    assert "No model is ready, so" in told
     assert 'class="banner tone-wait" role="alert"' in told
 
 

@@ -251,3 +251,14 @@ def test_without_any_day_there_is_one_chart_that_says_so():
 
     assert chart.is_empty
     assert chart.empty == "No request in this time."
+
+
+async def test_a_price_at_which_the_cache_is_dearer_is_remarked_on(served):
+    usual = (await served.browser.get("/cost")).text
+    odd = Price(currency="CNY", miss=1.0, hit=5.0, output=3.0)
+    served.control.answers[COST] = msgspec.structs.replace(served.control.answers[COST], prices=PriceList(default=odd))
+
+    remarked = (await served.browser.get("/cost")).text
+
+    assert "costs more than a computed one" not in usual
+    assert remarked.count("costs more than a computed one") == 1

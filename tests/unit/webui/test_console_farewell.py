@@ -115,16 +115,57 @@ async def test_a_model_that_does_not_stop_keeps_the_page_and_offers_force(consol
     assert not console.has_left.is_set()
 
 
-async def test_force_is_named_only_where_its_button_is(console, sleeper):
-    console.control.overview = fake.overview(slots=(fake.decoding(),))
+@pytest.mark.parametrize(
+    ("slots", "said"),
+    [((fake.decoding(),), "1 running request is cut off and gets an error. Force does not wait"), ((), "")],
+    ids=["requests run", "nothing runs"],
+)
+async def test_what_is_waited_for_can_be_cut_off_and_what_that_does_is_said_before_its_button(
+    console, sleeper, slots, said
+):
+    console.control.overview = fake.overview(slots=slots)
     console.home.write_record(record("engine", sleeper.pid))
     console.home.write_record(record("control", os.getpid()))
 
     await console.post("/quit")
-    page = (await console.browser.get("/quit")).text
+    page = (await console.browser.get("/quit")).text.split('id="quit"')[1]
 
-    assert "1 running request finishes first." in page
-    assert "orce" not in page.split('id="quit"')[1]
+    assert said in page.partition('name="force"')[0]
+    assert ('name="force"' in page) is ("orce" in page) is bool(said)
+
+
+async def silent(console, *living: ProcessRecord) -> str:
+    """The question of the page, after control has fallen silent."""
+    for each in living:
+        console.home.write_record(each)
+    console.control.overview = fake.overview(slots=(fake.decoding(),), line=(fake.waiting(1, 1), fake.waiting(2, 2)))
+    await console.browser.get("/now/live")
+    console.control.is_silent = True
+    console.watch.forget()
+    return (await console.browser.get("/quit")).text.split('id="quit"')[1]
+
+
+async def test_a_silent_gateway_is_not_asked_to_quit_and_what_was_known_is_said_as_past(console, sleeper):
+    page = await silent(console, record("engine", sleeper.pid), record("control", os.getpid()))
+
+    assert "When it last did, 0 s ago: 1 running, 2 waiting." in page
+    assert "finishes first" not in page
+    assert "splash quit --force" in page
+    assert '<button class="danger" disabled>' in page
+
+
+async def test_without_a_gateway_a_model_that_runs_is_named_before_anything_is_ordered(console, sleeper):
+    page = await silent(console, record("engine", sleeper.pid))
+
+    assert f"the model (pid {sleeper.pid}) still runs" in page
+    assert '<button class="danger" disabled>' in page
+
+
+async def test_when_only_the_console_is_left_its_button_ends_it(console):
+    page = await silent(console)
+
+    assert "Only this page is left" in page
+    assert '<button class="danger">' in page
 
 
 async def test_another_tab_sees_the_end_without_an_alarm_and_then_asks_no_more(console, sleeper, monkeypatch):
@@ -158,10 +199,10 @@ async def test_a_model_without_a_gateway_is_named_with_the_command_that_ends_it(
 
 
 async def test_a_gateway_that_refuses_to_quit_is_quoted_and_nothing_ends(console):
-    console.control.refusal = AdminError(code="quitting", message="Splash is quitting already.")
+    console.control.refusal = AdminError(code="quitting", message="Splash is quitting.")
 
     await console.post("/quit")
     page = (await console.browser.get("/quit")).text
 
-    assert "Splash is quitting already." in page
+    assert "Splash is quitting. Nothing can be ordered" in page
     assert not console.farewell.has_begun

@@ -48,6 +48,7 @@ def running(console):
     [
         ({"model": "", "context": ""}, {}),
         ({"model": "demo", "context": "131,072"}, {"model": "demo", "context": 131_072}),
+        ({"context": "６５，５３６", "budget_bytes": "１２ GiB"}, {"context": 65_536, "budget_bytes": 12 * 2**30}),
         ({"model": " /models/mine ", "context": "65 536"}, {"model": "/models/mine", "context": 65_536}),
         ({"context": "Auto", "budget_bytes": "自动"}, {"context": "default", "budget_bytes": "default"}),
         ({"budget_bytes": "12"}, {"budget_bytes": 12 * fake.GIB}),

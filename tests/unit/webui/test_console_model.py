@@ -81,6 +81,18 @@ async def test_the_models_are_listed_with_what_tells_them_apart(console):
     assert 'href="/model/load?model=org/big%20%26%20odd"' in other
 
 
+@pytest.mark.parametrize("state", ["stopping", "unloaded", "crashed"])
+async def test_a_model_that_left_memory_is_not_marked_as_loaded(console, state):
+    console.control.overview = fake.overview(view=fake.engine(state, model=fake.MODEL))
+    console.control.models = (on_disk(fake.MODEL.id, path=fake.MODEL.path),)
+
+    assert "is-loaded" not in await get(console, "/model/list")
+
+
+async def test_the_list_asks_again_as_often_as_a_person_looks(console):
+    assert 'hx-get="/model/list" hx-trigger="load, every 2s, refresh"' in await get(console, "/model")
+
+
 async def test_a_machine_without_models_is_told_how_to_get_one(console):
     assert "Put a folder with weights" in await get(console, "/model/list")
 
@@ -168,7 +180,8 @@ async def test_the_machine_is_shown_with_its_units_and_unknown_is_a_dash(console
         assert f">{value}<" in html
     assert ">a little<" in html
     assert re.search(r">swapped in</span></dt><dd[^>]*>—<", html)
-    assert ">179.0 GiB · 2.0 GiB/s<" in html
+    assert '>179.0 GiB<span class="rate">2.0 GiB/s<' in html
+    assert "Memory that processes share is counted for each of them" in html
     console_row = html.split(">console ")[1].split("</tr>")[0]
     assert console_row.count(">—<") == 2
 

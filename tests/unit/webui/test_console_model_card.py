@@ -15,13 +15,13 @@ async def card(console, **changes) -> str:
     """The card of an engine with these changes, on one line."""
     console.control.overview = fake.overview(view=fake.engine(**changes))
     console.watch.forget()
-    answer = await console.browser.get("/now/live", headers={"HX-Request": "true"})
+    answer = await console.browser.get("/model/live", headers={"HX-Request": "true"})
     return re.sub(r"\s+", " ", answer.text.split('id="engine"')[1].split("</section>")[0])
 
 
 def fact(html: str, label: str) -> str:
     """The value beside a label. Raises when there is no such fact."""
-    return re.search(rf">{label}</span></dt><dd[^>]*>([^<]*)</dd>", html)[1]
+    return re.search(rf">{label}</span></dt><dd[^>]*>(?:<span[^>]*>◒</span> )?([^<]*)</dd>", html)[1]
 
 
 def warnings(html: str) -> list[str]:
@@ -171,6 +171,7 @@ async def test_promises_are_kept_or_broken_with_the_longest_wait(console, change
     html = await card(console, promises=promises)
 
     assert fact(html, "promises") == value
+    assert ('tone-wait" title="3 broken' in html) is ("broken" in value)
     assert "wait 500 ms for a token at most and have 25% of the time" in html
 
 

@@ -381,6 +381,15 @@ async def test_ended_requests_lead_to_their_own_pages_and_to_all_of_them(console
     assert 'href="/requests"' in html
 
 
+async def test_without_javascript_the_page_loads_itself_anew_and_says_of_when_it_is(console):
+    page = (await console.browser.get("/")).text
+    without = " ".join(re.findall(r"<noscript>(.*?)</noscript>", page, re.DOTALL))
+
+    assert '<meta http-equiv="refresh" content="5">' in without
+    assert re.search(r"Its figures are of \d\d:\d\d:\d\d\.", without)
+    assert 'href="/performance?range=hour"' in without
+
+
 async def test_the_last_hour_is_asked_for_by_itself_and_nothing_while_it_is_not_known(console):
     unknown = await console.browser.get("/now/hour")
     console.control.answers[PERFORMANCE] = performance()

@@ -21,6 +21,8 @@ ENGLISH, CHINESE = load_texts()["en"], load_texts()["zh"]
         (numbers.size(None), "—"),
         (numbers.size(178.9 * GIB), "178.9 GiB"),
         (numbers.size(9.6 * 1024**2), "9.6 MiB"),
+        (numbers.size(1_004.7 * 1024**2), "1.0 GiB"),
+        (numbers.size(999.9 * 1024**2), "999.9 MiB"),
         (numbers.size(0), "0 KiB"),
         (numbers.share(None), "—"),
         (numbers.share(0.931), "93.1%"),
@@ -78,6 +80,23 @@ def test_a_dollar_is_named_as_each_language_names_it():
 )
 def test_millions_have_three_digits(count, expected):
     assert numbers.millions(count) == expected
+
+
+@pytest.mark.parametrize(
+    ("seconds", "english", "chinese"),
+    [
+        (59.9, "59 s", "59 秒"),
+        (425, "7 min", "7 分钟"),
+        (2_640, "44 min", "44 分钟"),
+        (3_580, "1 h", "1 小时"),
+        (7_500, "2 h", "2 小时"),
+    ],
+)
+def test_an_estimate_has_one_unit(seconds, english, chinese):
+    texts = load_texts()
+
+    assert numbers.rough_span(texts["en"], seconds) == english
+    assert numbers.rough_span(texts["zh"], seconds) == chinese
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from webui.views.performance_words import (
     discarded_sentences,
     misses_explained,
     promise_sentences,
+    times_of_a_row,
 )
 
 ENGLISH, CHINESE = load_texts()["en"], load_texts()["zh"]
@@ -190,13 +191,25 @@ def test_a_broken_promise_is_said_with_its_numbers():
 
 
 def test_what_did_not_count_is_said_the_most_frequent_first_and_never_a_zero():
-    told = discarded_sentences({"idle": 96, "prefill": 1_310, "gap": 0, "moonlight": 5}, ENGLISH)
+    told = discarded_sentences({"idle": 1, "prefill": 1_310, "gap": 0, "moonlight": 5}, ENGLISH)
 
     assert told == (
         "1,310 windows, because a prompt was being read.",
-        "96 windows, because they were the first after a pause.",
         "5 windows, for another reason: moonlight.",
+        "1 window, because it was the first after a pause.",
     )
+
+
+@pytest.mark.parametrize(
+    ("times_ms", "written"),
+    [
+        ((78.5, 200.4), ("78 ms", "200 ms")),
+        ((3.21, 78.5), ("3.2 ms", "78.5 ms")),
+        ((412.0, 2_310.0), ("0.41 s", "2.31 s")),
+    ],
+)
+def test_the_times_of_a_row_are_in_one_unit(times_ms, written):
+    assert times_of_a_row(times_ms, ENGLISH) == written
 
 
 @pytest.mark.parametrize(

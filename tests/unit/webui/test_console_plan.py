@@ -4,6 +4,7 @@ import asyncio
 import html as markup
 import json
 import re
+from typing import get_args
 
 import httpx
 import msgspec
@@ -11,11 +12,13 @@ import pytest
 from starlette.requests import Request
 
 from control import wire
+from engine.errors import RefusalReason
 from tests.fakes import control as fake
 from webui.load_form import read
 from webui.pages.leaving import until_gone
 from webui.text import load_texts
 from webui.views.plan import budget_steps, context_steps, plan_view
+from webui.views.refusals import refusal_words
 
 PLAN = msgspec.structs.replace(fake.PLAN, smallest_pool_bytes=352 * fake.MIB)
 FITS = wire.PlanAnswer(
@@ -67,7 +70,7 @@ async def test_a_plan_that_fits_shows_who_gets_the_memory_and_what_it_is_good_fo
     html = await ask(console)
 
     assert "It fits." in html
-    assert "mine fits, with 16.0 GiB." in html
+    assert "Contexts and the cache get 16.0 GiB." in html
     for value in ("178.9 GiB", "3.1 GiB", "16.0 GiB", "245,000 tokens", "6 sessions of 23k", "64 KiB", "16.1 GiB"):
         assert f">{value}<" in html
     assert "disabled" not in button(html)
@@ -79,7 +82,7 @@ async def test_a_plan_that_does_not_fit_marks_the_limit_and_the_button_says_why_
     html = await ask(console)
 
     assert "It does not fit." in html
-    assert "20.4 GiB more" in html
+    assert "82.3 GiB more than the 100.0 GiB" in html
     assert 'class="m-measured"' in html
     assert button(html).endswith('disabled aria-describedby="load-why-not">')
     assert "the plan says why" in html
@@ -105,12 +108,12 @@ async def test_without_numbers_the_sentence_is_all_and_only_a_refusal_stops_the_
     assert ("disabled" not in button(html)) is is_loadable
 
 
-async def test_a_model_that_is_nowhere_is_said_in_controls_words(console):
-    console.control.refusal = wire.AdminError(code="model_not_found", message="there is no model called mine")
+async def test_a_model_that_is_nowhere_is_named(console):
+    console.control.refusal = wire.AdminError(code="model_not_found", message="no")
 
     html = await ask(console)
 
-    assert "there is no model called mine" in html
+    assert "There is no model called mine" in html
     assert "disabled" in button(html)
 
 
@@ -226,3 +229,94 @@ async def test_the_page_itself_does_not_wait_for_a_plan(console):
     assert isinstance(answer, httpx.Response)
     assert 'hx-trigger="load, input from' in answer.text
     assert console.control.orders == []
+
+
+CAPACITY = {"longest_context_tokens": 262_144, "pool_bytes": 40 * fake.GIB, "warm_sessions": 18}
+
+
+@pytest.mark.parametrize(
+    ("answer", "english", "chinese"),
+    [
+        (
+            msgspec.structs.replace(FITS, plan=msgspec.structs.replace(PLAN, **CAPACITY)),
+            "Contexts and the cache get 40.0 GiB. 2 requests of the full 262,144 tokens have room at once. "
+            "18 sessions of 23,000 tokens stay warm.",
+            "上下文与缓存可用 40.0 GiB。同时可容纳 2 个占满 262,144 token 的请求。可保留 18 个 23,000 token 的会话。",
+        ),
+        (
+            FITS,
+            "Contexts and the cache get 16.0 GiB. One request has room for 245,000 tokens; the full 262,144 would take "
+            "96.0 MiB more. 6 sessions of 23,000 tokens stay warm.",
+            "上下文与缓存可用 16.0 GiB。单个请求最多容纳 245,000 个 token；占满 262,144 还差 96.0 MiB。"
+            "可保留 6 个 23,000 token 的会话。",
+        ),
+        (
+            msgspec.structs.replace(
+                FITS, outcome="too_large", plan=msgspec.structs.replace(PLAN, pool_bytes=fake.MIB, fits=False)
+            ),
+            "1.0 MiB for contexts and the cache can't hold one request of 4,096 tokens, which takes 352.0 MiB.",
+            "上下文与缓存的 1.0 MiB 容不下一个 4,096 token 的请求，它需要 352.0 MiB。",
+        ),
+        (
+            msgspec.structs.replace(
+                FITS, outcome="too_large", plan=msgspec.structs.replace(PLAN, pool_bytes=41 * fake.GIB, fits=False)
+            ),
+            "It takes 223.0 GiB, 307.2 MiB more than the 222.7 GiB that the engine may use. "
+            "With 40.7 GiB or less for contexts and the cache it fits.",
+            "它需要 223.0 GiB，比引擎可用的 222.7 GiB 多 307.2 MiB。"
+            "把上下文与缓存的内存设为 40.7 GiB 或更少，就放得下。",
+        ),
+        (
+            wire.PlanAnswer(
+                outcome="refused", verdict="no", name="m", reason="context_above_native", native_context_tokens=4_096
+            ),
+            "The context is too long: m was made for up to 4,096 tokens.",
+            "上下文太长：m 最多支持 4,096 个 token。",
+        ),
+        (
+            wire.PlanAnswer(outcome="not_here", verdict="it is downloaded when it is loaded", name="org/m"),
+            "org/m is downloaded when it is loaded; only then is it known whether it fits.",
+            "org/m 会在加载时下载，届时才知道是否放得下。",
+        ),
+    ],
+)
+def test_the_verdict_is_made_of_the_plans_numbers_in_both_languages(answer, english, chinese):
+    texts = load_texts()
+
+    found = {language: plan_view(answer, texts[language]) for language in texts}
+
+    assert (found["en"].reason, found["zh"].reason) == (english, chinese)
+    assert {view.detail for view in found.values()} == {""}
+
+
+def test_a_model_that_can_t_be_used_is_said_by_the_reason_and_the_engine_names_the_file():
+    answer = wire.PlanAnswer(
+        outcome="refused", verdict="/m/config.json names no model_type", name="m", reason="damaged_config"
+    )
+
+    found = plan_view(answer, load_texts()["zh"])
+
+    assert (found.reason, found.detail) == ("m 的 config.json 无法使用。", "/m/config.json names no model_type")
+
+
+def test_every_reason_of_the_engine_has_a_sentence():
+    own = {"context_above_native", "does_not_fit"}
+    reasons = set(get_args(RefusalReason)) - own
+
+    for reason in reasons:
+        answer = wire.PlanAnswer(outcome="refused", verdict="in English", name="m", reason=reason)
+        found = plan_view(answer, load_texts()["zh"])
+
+        assert (found.reason != "in English", found.detail) == (True, "in English")
+
+
+@pytest.mark.parametrize(
+    ("code", "message", "sentence"),
+    [
+        ("request_not_found", "The request 'x' is not here.", "这个请求已不在这里，可能刚刚结束。"),
+        ("model_refused", "no room.", "引擎拒绝了此模型，原因：no room."),
+        ("something_new", "As control says it.", "As control says it."),
+    ],
+)
+def test_a_refusal_is_said_by_its_code(code, message, sentence):
+    assert refusal_words(code, message, load_texts()["zh"]) == sentence

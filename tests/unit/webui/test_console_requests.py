@@ -192,6 +192,9 @@ async def test_a_refusal_and_a_silent_gateway_are_said_in_the_place_of_the_rows(
     assert "<tbody" not in refused
     assert "so the requests are not known" in silent
     assert "appear by themselves" not in silent
+    assert "request-pages" not in silent
+    assert "/requests/export" not in silent
+    assert re.search(r'<button type="button" disabled title="No file can be made[^>]*>CSV', silent)
 
 
 async def test_a_row_without_numbers_shows_dashes_and_no_zero(console, page):
@@ -249,17 +252,22 @@ def test_the_parts_of_a_timeline_fill_it_and_what_is_left_is_the_rest():
     assert timeline.ticks == ("0.00 s", "2.00 s", "4.00 s", "6.00 s", "8.00 s")
 
 
-def test_a_request_that_never_ran_is_one_part_and_a_time_that_is_less_than_its_parts_is_their_sum():
+def test_a_request_that_never_ran_is_one_part_and_what_is_more_than_the_whole_time_is_not_drawn():
     never = msgspec.structs.replace(
         fake.finished(1, "rejected", error_code="no_model"), queue_ms=None, ttft_ms=None, total_ms=3.0
     )
-    early = msgspec.structs.replace(fake.finished(2), queue_ms=10.0, prefill_ms=10.0, decode_ms=20.0, total_ms=39.0)
+    early = msgspec.structs.replace(fake.finished(2), queue_ms=1e3, prefill_ms=1e3, decode_ms=2.5e3, total_ms=4e3)
 
     (only,) = detail_page(shell(), fake.listed(never)).timeline.phases
     whole = detail_page(shell(), fake.listed(early)).timeline
 
     assert (only.name, only.width_percent, only.sentence) == ("rest", 100.0, "It never came to the engine.")
-    assert [phase.width_percent for phase in whole.phases] == [25.0, 25.0, 50.0]
+    assert [(phase.name, phase.start_percent, phase.width_percent, phase.lasted) for phase in whole.phases] == [
+        ("queue", 0.0, 25.0, "1.00 s"),
+        ("prefill", 25.0, 25.0, "1.00 s"),
+        ("decode", 50.0, 50.0, "2.50 s"),
+    ]
+    assert whole.ticks[-1] == "4.00 s"
     assert detail_page(shell(), fake.listed(msgspec.structs.replace(never, total_ms=0.0))).timeline is None
 
 
@@ -276,6 +284,57 @@ async def test_how_it_ended_is_said_in_plain_words(console, page, outcome, code,
     page(fake.listed(fake.finished(5, outcome, error_code=code)))
 
     assert sentence in (await console.browser.get("/requests/r5")).text
+
+
+def test_a_request_that_was_cut_before_its_first_token_is_told_by_what_happened():
+    cut = msgspec.structs.replace(
+        fake.finished(3, "cancelled", error_code="client_gone"),
+        ttft_ms=None,
+        decode_ms=None,
+        queue_ms=100.0,
+        prefill_ms=700.0,
+        total_ms=1_000.0,
+        prompt_tokens=4_096,
+        cached_tokens=1_024,
+        completion_tokens=0,
+    )
+    waited = msgspec.structs.replace(cut, prefill_ms=None)
+
+    page = detail_page(shell(), fake.listed(cut))
+    sentences = {phase.name: phase.sentence for phase in page.timeline.phases}
+    facts = {fact.label: fact.sentence for fact in page.groups[0].facts}
+
+    assert sentences["prefill"].startswith(
+        "The engine was reading the prompt when the request ended: it had computed 3,072"
+    )
+    assert sentences["rest"].endswith("There was no answer to hand over.")
+    assert facts["prompt"].startswith("Tokens of the prompt that were read until the request ended")
+    assert facts["computed"].endswith("computed until the request ended.")
+    assert (
+        detail_page(shell(), fake.listed(waited))
+        .timeline.phases[0]
+        .sentence.startswith("It stood in the line until it")
+    )
+
+
+def test_a_scale_has_the_same_decimals_at_all_its_ticks():
+    long = msgspec.structs.replace(fake.finished(4), queue_ms=10.0, total_ms=100_000.0)
+
+    assert detail_page(shell(), fake.listed(long)).timeline.ticks == ("0 s", "25 s", "50 s", "75 s", "100 s")
+
+
+@pytest.mark.parametrize(
+    ("cost", "written"), [(0.000077, "<¥0.0001"), (0.00093, "¥0.00093"), (0.0, "¥0.00"), (1.204, "¥1.20")]
+)
+async def test_a_cost_that_is_next_to_nothing_is_said_to_be_less_with_the_amount_behind_it(
+    console, page, cost, written
+):
+    page(msgspec.structs.replace(LISTED, cost=cost, currency="CNY"))
+
+    html = unescape((await console.browser.get("/requests")).text)
+
+    assert f'<span class="value">{written}</span>' in html
+    assert ('title="¥0.000077"' in html) is (cost == 0.000077)
 
 
 async def test_a_request_that_still_runs_or_waits_says_so_and_leads_to_now(console, control):

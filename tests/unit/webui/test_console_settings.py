@@ -213,3 +213,15 @@ async def test_language_and_theme_lead_back_here(page):
     assert listed.count('name="here" value="/settings"') >= 2
     assert answer.headers["location"] == "/settings"
     assert re.search(r'value="dark" aria-pressed="true"', await shown(page))
+
+
+@pytest.mark.parametrize("name", ["*", "**", fake.MODEL.id])
+async def test_a_name_that_is_seldom_meant_is_allowed_and_remarked_on(page, name):
+    usual = (await page.browser.get("/settings")).text
+    page.control.answers[wire.ALIASES] = wire.AliasList(aliases=(*ALIASES, Alias(name)))
+
+    remarked = (await page.browser.get("/settings")).text
+
+    assert "alias-warning" not in usual
+    assert remarked.count("alias-warning") == 1
+    assert f"{name} fits every name" in remarked or f"{name} is the loaded model" in remarked

@@ -3,6 +3,7 @@ import stat
 
 import pytest
 
+from control import wire
 from control.wire import ProcessRecord
 from tests.fakes import control as fake
 from webui.control_client import ControlClient
@@ -78,6 +79,25 @@ async def test_the_list_of_models_is_not_waited_for_longer_than_allowed(client, 
     await watch.close()
 
     assert (at_once, in_the_end) == ((), ())
+
+
+async def test_the_models_are_listed_anew_when_what_is_loaded_changed(client, control):
+    """What is loaded takes the memory that the others lack."""
+    clock = Clock()
+    watch = Watch(client, now_s=clock)
+    await watch.look()
+    before = await watch.models(wait_s=5)
+    control.models = (wire.ModelOnDisk("m", "/models/m", "dense", None, 1, 1, fits=True, is_demo=False),)
+    unchanged = await watch.models(wait_s=5)
+
+    control.overview = fake.overview(view=fake.engine("unloaded"))
+    clock.now_s += 1
+    await watch.look()
+    after = await watch.models(wait_s=5)
+    await watch.close()
+
+    assert (before, unchanged) == ((), ())
+    assert [model.name for model in after] == ["m"]
 
 
 async def test_nobody_at_the_port_is_control_gone(home):
