@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from control.admin_errors import OrderInvalid
+from control.admin.errors import OrderInvalid
 from control.metrics.settings import Settings
 from control.wire import Alias
 from engine.wire import RequestClass

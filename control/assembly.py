@@ -12,13 +12,21 @@ from typing import Final
 
 from starlette.types import ASGIApp
 
-from control.admin_api import AdminApi
-from control.admin_settings import CONCURRENCY_SETTING, SettingsApi
+from control.admin.api import AdminApi
+from control.admin.connections import ConnectionsApi
+from control.admin.cost import CostApi
+from control.admin.database import DatabaseApi
+from control.admin.installation import InstallationApi
+from control.admin.keys import KeysApi
+from control.admin.logs import LogsApi
+from control.admin.machine import MachineApi
+from control.admin.performance import PerformanceApi
+from control.admin.plan import PlanApi
+from control.admin.playground import PlaygroundApi
+from control.admin.requests import RequestsApi
+from control.admin.settings import CONCURRENCY_SETTING, SettingsApi
 from control.aliases import Aliases, stored_aliases
 from control.config import Settings
-from control.connections_api import ConnectionsApi
-from control.cost_api import CostApi
-from control.database_api import DatabaseApi
 from control.engine_process import EngineProcess
 from control.engine_questions import EngineQuestions
 from control.errors import GatewayRestarts
@@ -26,13 +34,9 @@ from control.fifo import MAXIMUM_CONCURRENCY, Line
 from control.gate import loopback_hosts
 from control.heartbeats import Heartbeats
 from control.home import Home
-from control.installation_api import InstallationApi
 from control.keys import load_keys
-from control.keys_api import KeysApi
 from control.login_links import LoginLinks
-from control.logs_api import LogsApi
 from control.machine.sampler import MachineSampler
-from control.machine_api import MachineApi
 from control.metrics.cost_questions import CostQuestions
 from control.metrics.database import open_for_reading
 from control.metrics.performance_questions import PerformanceQuestions
@@ -45,10 +49,7 @@ from control.metrics.settings import load_settings
 from control.metrics.throughput import Throughput
 from control.metrics.writer import Writer
 from control.overview import OverviewSource, TodayTotals
-from control.performance_api import PerformanceApi
-from control.plan_api import PlanApi
 from control.plans import Plans
-from control.playground_api import PlaygroundApi
 from control.prices import Prices, stored_prices
 from control.prometheus import Prometheus
 from control.public_api import public_api
@@ -57,7 +58,6 @@ from control.reception import Reception
 from control.record_keeper import RecordKeeper
 from control.relay import Relay
 from control.remembered import RememberedLoads
-from control.requests_api import RequestsApi
 from control.supervisor import Supervisor
 from control.wire import Health, RequestRow
 from engine.wire import ProcessRecord, Status

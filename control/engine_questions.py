@@ -14,7 +14,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from control.admin_errors import ModelRefused, UnknownModel
+from control.admin.errors import ModelRefused, UnknownModel
 from control.home import Home
 from control.lifecycle import Wanted
 from control.plans import Planned

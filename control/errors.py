@@ -34,7 +34,7 @@ ControlError
 ├── DatabaseUnusable            control cannot start with it
 └── EngineLingers               an engine of this home that is not ours to adopt, nor to end
 
-What the admin API refuses is in `control.admin_errors`, how a command or a process ends in `control.command_errors`.
+What the admin API refuses is in `control.admin.errors`, how a command or a process ends in `control.command_errors`.
 """
 
 import traceback

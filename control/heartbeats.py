@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from control.admin_errors import OrderInvalid
+from control.admin.errors import OrderInvalid
 from control.dialects.exchange import HEARTBEAT_MODES, HeartbeatMode, default_heartbeat
 from control.metrics.settings import Settings
 from control.wire import HeartbeatSettings

@@ -17,7 +17,7 @@ from msgspec import UNSET
 from sqlalchemy import Connection, CursorResult, Engine, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from control.admin_errors import KeyNameInvalid, KeyNameTaken, UnknownKey
+from control.admin.errors import KeyNameInvalid, KeyNameTaken, UnknownKey
 from control.metrics.tables import keys
 from control.metrics.writer import Writer
 from control.wire import CreatedKey, KeyChange, KeyLimits, KeyView

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final, Protocol
 
-from control.admin_errors import HomeFull, ModelRefused
+from control.admin.errors import HomeFull, ModelRefused
 from control.lifecycle import Lifecycle, Wanted
 from control.load_settings import completed
 from control.remembered import RememberedLoads

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Final
 
-from control.admin_errors import OrderInvalid
+from control.admin.errors import OrderInvalid
 from control.metrics.settings import Settings
 from control.wire import Money, Price, PriceList
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from control.admin_errors import EngineNotReady, HomeFull, OrderInvalid, Quitting
+from control.admin.errors import EngineNotReady, HomeFull, OrderInvalid, Quitting
 from control.command_errors import HomeUnusable
 from control.engine_client import EngineClient
 from control.engine_process import INTRODUCTION_LIMIT_S, EngineProcess, secret_lost

@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import typer
 
-from control.admin_errors import ModelRefused
+from control.admin.errors import ModelRefused
 from control.cli.places import Place
 from control.cli.processes import python_module
 from control.cli.sizes import size_text

@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from sqlalchemy import Connection, Engine, and_, func, or_, select
 from sqlalchemy.exc import OperationalError, SQLAlchemyError
 
-from control.admin_errors import QuestionTooLong
+from control.admin.errors import QuestionTooLong
 from control.metrics.damage import is_damage
 from control.metrics.database import cause_of
 from control.metrics.local_day import local_day, local_midnight_s

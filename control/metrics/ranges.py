@@ -6,7 +6,7 @@ It reads no clock: who asks says what time it is.
 from collections.abc import Mapping
 from typing import Final, get_args
 
-from control.admin_errors import OrderInvalid
+from control.admin.errors import OrderInvalid
 from control.wire import Range
 
 HOUR_S: Final = 3_600

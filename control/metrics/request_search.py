@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from control.admin_errors import OrderInvalid
+from control.admin.errors import OrderInvalid
 from control.metrics.request_kinds import KindFilter
 from control.wire import RequestSort, SortDirection
 

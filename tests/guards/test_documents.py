@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from control import admin_errors
 from control import errors as control_errors
 from control import wire as control_wire
+from control.admin import errors as admin_errors
 from control.config import KNOWN_KEYS
 from control.public_api import public_api
 from engine import wire as engine_wire

@@ -29,7 +29,7 @@ CHOSEN_LEVELS: Final[dict[LogLevel, str]] = {"WARNING": "logs.from_warning", "ER
 FOLLOW_EVERY_S: Final = 2
 # A filter that fits little makes control read 8 MiB each time.
 SEARCH_EVERY_S: Final = 10
-# Source: control.logs_api.
+# Source: control.admin.logs.
 TEXT_LIMIT: Final = 200
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from webui.text import Text
 
-# Source: control.admin_errors.
+# Source: control.admin.errors.
 _SENTENCE: Final[Mapping[str, str]] = {
     "unauthorized": "refusal.unauthorized",
     "request_not_found": "refusal.request_not_found",

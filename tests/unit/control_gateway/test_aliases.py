@@ -5,7 +5,7 @@ import asyncio
 import httpx
 import pytest
 
-from control.admin_errors import OrderInvalid
+from control.admin.errors import OrderInvalid
 from control.aliases import ALIASES_SETTING, DEFAULT_ALIASES, Aliases, checked, stored_aliases
 from control.dialects.exchange import HEARTBEAT_MODES
 from control.heartbeats import HEARTBEATS_SETTING, Heartbeats

@@ -13,8 +13,8 @@ from sqlalchemy import insert
 from starlette.applications import Starlette
 
 from control import wire
-from control.admin_edge import HANDLERS
-from control.cost_api import CostApi
+from control.admin.cost import CostApi
+from control.admin.edge import HANDLERS
 from control.metrics.cost_questions import CostQuestions
 from control.metrics.database import open_database, open_for_reading
 from control.metrics.local_day import local_day, local_midnight_s

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.admin_errors import KeyNameInvalid, KeyNameTaken, UnknownKey
+from control.admin.errors import KeyNameInvalid, KeyNameTaken, UnknownKey
 from control.keys import Key, load_keys
 from control.metrics.database import open_database
 from control.metrics.writer import Writer

@@ -7,9 +7,9 @@ import pytest
 from starlette.applications import Starlette
 
 from control import wire
-from control.admin_edge import HANDLERS
+from control.admin.edge import HANDLERS
+from control.admin.playground import PlaygroundApi
 from control.http_protocol import HttpProtocol
-from control.playground_api import PlaygroundApi
 from control.reception import Reception
 from control.wire import PLAYGROUND, AdminError, PlaygroundMessage, PlaygroundRequest
 from engine.wire import ReasoningDelta, TextDelta

@@ -6,7 +6,7 @@ from fractions import Fraction
 import msgspec
 import pytest
 
-from control.admin_errors import OrderInvalid
+from control.admin.errors import OrderInvalid
 from control.metrics.database import open_database
 from control.metrics.settings import load_settings
 from control.metrics.writer import Writer

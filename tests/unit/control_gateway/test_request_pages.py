@@ -9,7 +9,7 @@ from typing import get_args
 import pytest
 from sqlalchemy import insert
 
-from control.admin_errors import OrderInvalid, QuestionTooLong
+from control.admin.errors import OrderInvalid, QuestionTooLong
 from control.metrics import request_pages
 from control.metrics.database import open_database, open_for_reading
 from control.metrics.questions import Questions

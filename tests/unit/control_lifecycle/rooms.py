@@ -7,7 +7,7 @@ import msgspec
 from starlette.applications import Starlette
 
 from control import wire
-from control.admin_edge import HANDLERS, Guard
+from control.admin.edge import HANDLERS, Guard
 
 SECRET, PORT = "the admin secret", 18084
 

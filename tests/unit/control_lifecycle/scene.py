@@ -6,7 +6,7 @@ import asyncio
 
 import msgspec
 
-from control.admin_errors import ModelRefused
+from control.admin.errors import ModelRefused
 from control.command_errors import HomeUnusable
 from control.ending import Ending
 from control.engine_process import Adopted

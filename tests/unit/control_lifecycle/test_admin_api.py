@@ -10,14 +10,15 @@ from prometheus_client.parser import text_string_to_metric_families
 from sqlalchemy.exc import OperationalError
 
 from control import wire
-from control.admin_api import AdminApi
-from control.admin_settings import SettingsApi
+from control.admin.api import AdminApi
+from control.admin.keys import KeysApi
+from control.admin.requests import RequestsApi
+from control.admin.settings import SettingsApi
 from control.aliases import DEFAULT_ALIASES, Aliases, stored_aliases
 from control.errors import EngineRefused
 from control.fifo import Ticket
 from control.heartbeats import Heartbeats
 from control.keys import load_keys
-from control.keys_api import KeysApi
 from control.lifecycle import Wanted
 from control.login_links import LoginLinks
 from control.metrics.database import open_database, open_for_reading
@@ -30,7 +31,6 @@ from control.prices import Prices
 from control.prometheus import Prometheus
 from control.quotas import Quotas
 from control.relay import Relay
-from control.requests_api import RequestsApi
 from engine.wire import ErrorAnswer
 from tests.unit.control_lifecycle.scene import Scene
 

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 import pytest
 
 from control import wire
+from control.admin.connections import ConnectionsApi
 from control.cli.connect import Order, connected
 from control.connections.clients import CLIENTS
 from control.connections.connection import instructions
-from control.connections_api import ConnectionsApi
 from tests.unit.control_lifecycle.rooms import asked, served
 from tests.unit.control_lifecycle.test_connect import API, CONTEXT, Admin
 

@@ -7,7 +7,7 @@ import sys
 import psutil
 import pytest
 
-from control.admin_errors import ModelRefused
+from control.admin.errors import ModelRefused
 from control.engine_questions import EngineQuestions
 from control.home import Home
 from control.lifecycle import Wanted

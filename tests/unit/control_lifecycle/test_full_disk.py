@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from control import wire
-from control.admin_errors import HomeFull
+from control.admin.errors import HomeFull
 from control.command_errors import HomeUnusable
 from control.engine_process import EngineProcess
 from control.home import Home

@@ -3,9 +3,9 @@
 import pytest
 
 from control import wire
+from control.admin.installation import InstallationApi
 from control.config import Settings
 from control.home import Home
-from control.installation_api import InstallationApi
 from control.metrics.database import open_database, open_for_reading
 from control.metrics.questions import Questions
 from control.metrics.writer import Writer

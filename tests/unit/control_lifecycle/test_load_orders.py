@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from control.admin_errors import ModelRefused
+from control.admin.errors import ModelRefused
 from control.lifecycle import Wanted
 from control.wire import LoadRequest
 from tests.unit.control_lifecycle.scene import Hub, Scene

@@ -3,8 +3,8 @@
 import pytest
 
 from control import wire
+from control.admin.logs import CHUNK_BYTES, LogsApi
 from control.home import Home
-from control.logs_api import CHUNK_BYTES, LogsApi
 from tests.unit.control_lifecycle.rooms import asked, refusal, served
 
 LINE = "2026-11-30 12:00:{:02},000 {} control.relay number={}\n"
@@ -94,8 +94,8 @@ async def test_a_log_that_cannot_be_read_is_said(client, home, monkeypatch):
     def refuse(*_, **__):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr("control.logs_api.read_page", refuse)
-    monkeypatch.setattr("control.logs_api.log_files", refuse)
+    monkeypatch.setattr("control.admin.logs.read_page", refuse)
+    monkeypatch.setattr("control.admin.logs.log_files", refuse)
 
     page = await refusal(client, wire.LOGS.format(name="control"))
     file = await refusal(client, wire.LOG_FILE.format(name="control"))

@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from control import wire
+from control.admin.machine import MachineApi
 from control.machine import disk_bytes as disk_bytes_room
 from control.machine.disk_bytes import DiskBytes, disk_bytes
 from control.machine.heat import heat
@@ -21,7 +22,6 @@ from control.machine.mac_disk_bytes import RusageInfoV4
 from control.machine.mac_thermal_pressure import mac_thermal_pressure
 from control.machine.programs import MOST_SHOWN, Seen, all_processes, largest_users
 from control.machine.sampler import FRESH_S, LONGEST_RATE_S, MachineSampler
-from control.machine_api import MachineApi
 from control.wire import Machine, MemoryUser, ProcessRecord
 from tests.unit.control_lifecycle.rooms import asked, served
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from control import wire
-from control.admin_edge import on_one_line
+from control.admin.edge import on_one_line
 from control.cli.load_options import Given, load_request
 from control.command_errors import UsageWrong
 from control.load_settings import complaint

@@ -7,7 +7,7 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from control import wire
-from control.admin_edge import HANDLERS, body_of, json_answer
+from control.admin.edge import HANDLERS, body_of, json_answer
 from control.wire import PlaygroundMessage, Price
 
 ORDERS = {

@@ -11,10 +11,10 @@ import pytest
 from starlette.requests import Request
 
 from control import wire
+from control.admin.plan import PlanApi
 from control.engine_questions import EngineQuestions
 from control.home import Home
 from control.lifecycle import Wanted
-from control.plan_api import PlanApi
 from control.plans import Planned, Plans
 from control.remembered import RememberedLoads
 from control.wire import MemoryPlan, PlanAnswer

@@ -14,7 +14,8 @@ from sqlalchemy import insert
 from starlette.applications import Starlette
 
 from control import wire
-from control.admin_edge import HANDLERS
+from control.admin.edge import HANDLERS
+from control.admin.requests import RequestsApi
 from control.metrics.database import open_database, open_for_reading
 from control.metrics.questions import Questions
 from control.metrics.request_questions import RequestQuestions
@@ -23,7 +24,6 @@ from control.metrics.request_search import Cursor
 from control.metrics.tables import requests as table
 from control.prices import Prices, Tariff
 from control.relay import Relay
-from control.requests_api import RequestsApi
 from tests.unit.control_gateway.request_rows import NOON_S, row
 from tests.unit.control_lifecycle.scene import Scene
 

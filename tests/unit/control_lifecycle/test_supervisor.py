@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 from sqlalchemy.exc import OperationalError
 
-from control.admin_errors import ModelRefused, Quitting
+from control.admin.errors import ModelRefused, Quitting
 from control.command_errors import HomeUnusable
 from control.engine_process import Adopted
 from control.errors import EngineLingers, NoModel

@@ -15,9 +15,9 @@ from starlette.applications import Starlette
 from typer.testing import CliRunner
 
 from control import wire
-from control.admin_edge import HANDLERS
+from control.admin.database import DatabaseApi
+from control.admin.edge import HANDLERS
 from control.cli.app import app
-from control.database_api import DatabaseApi
 from control.home import Home
 from control.keys import load_keys
 from control.metrics import backup as backup_module

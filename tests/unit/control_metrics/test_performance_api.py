@@ -8,11 +8,11 @@ import pytest
 from starlette.applications import Starlette
 
 from control import wire
-from control.admin_edge import HANDLERS
+from control.admin.edge import HANDLERS
+from control.admin.performance import PerformanceApi
 from control.metrics.database import open_database, open_for_reading
 from control.metrics.performance_questions import PerformanceQuestions
 from control.metrics.questions import Questions
-from control.performance_api import PerformanceApi
 from engine.wire import CacheStatus, MissExplanation
 
 MISS = MissExplanation(

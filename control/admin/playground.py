@@ -13,7 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from control import wire
-from control.admin_errors import OrderInvalid
+from control.admin.errors import OrderInvalid
 from control.bodies import read_body
 from control.dialects import chat
 from control.dialects.error_answers import ErrorAnswer

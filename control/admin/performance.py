@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from control import wire
-from control.admin_edge import json_answer, require_known_parameters
+from control.admin.edge import json_answer, require_known_parameters
 from control.metrics.performance_questions import PerformanceQuestions
 from control.metrics.ranges import range_of
 from control.supervisor import Supervisor

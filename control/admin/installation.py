@@ -16,7 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from control import wire
-from control.admin_edge import json_answer
+from control.admin.edge import json_answer
 from control.config import PORT_FIELDS, Settings
 from control.home import Home
 from control.metrics.questions import Questions

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from control import wire
-from control.admin_edge import json_answer
+from control.admin.edge import json_answer
 from control.connections.clients import CLIENTS
 from control.connections.connection import Client, Connection, context_tokens_of, instructions
 from control.supervisor import Supervisor

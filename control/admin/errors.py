@@ -1,6 +1,6 @@
 """What the admin API answers when it does not do what it was asked: a branch of the tree in `control.errors`.
 
-It knows no path and no shape: `admin_edge` translates, once.
+It knows no path and no shape: `edge` translates, once.
 
 ControlError
 ├── KeyNameInvalid              400

@@ -14,8 +14,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from control import wire
-from control.admin_edge import body_of, json_answer
-from control.admin_errors import BackupNameTaken, BackupRefused, OrderInvalid
+from control.admin.edge import body_of, json_answer
+from control.admin.errors import BackupNameTaken, BackupRefused, OrderInvalid
 from control.home import Home
 from control.metrics.backup import FOLDER, BackupExists, BackupImpossible, back_up, dated_name
 

@@ -14,8 +14,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from control import wire
-from control.admin_edge import json_answer, number_of
-from control.admin_errors import LogUnreadable, OrderInvalid
+from control.admin.edge import json_answer, number_of
+from control.admin.errors import LogUnreadable, OrderInvalid
 from control.home import Home
 from control.log_reading import Filter, Place, log_files, read_page
 

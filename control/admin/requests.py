@@ -14,8 +14,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from control import wire
-from control.admin_edge import json_answer, number_of, require_known_parameters
-from control.admin_errors import OrderInvalid, UnknownRequest
+from control.admin.edge import json_answer, number_of, require_known_parameters
+from control.admin.errors import OrderInvalid, UnknownRequest
 from control.metrics.ranges import range_of, since_s
 from control.metrics.request_export import FORMATS, MEDIA_TYPES, ExportFormat, beginning, end, middle
 from control.metrics.request_kinds import KindFilter

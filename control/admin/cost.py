@@ -12,8 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from control import wire
-from control.admin_edge import body_of, json_answer, require_known_parameters
-from control.admin_errors import OrderInvalid
+from control.admin.edge import body_of, json_answer, require_known_parameters
+from control.admin.errors import OrderInvalid
 from control.metrics.cost_questions import CostQuestions
 from control.metrics.ranges import range_of
 from control.metrics.settings import Settings

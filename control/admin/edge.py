@@ -18,7 +18,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
 
 from control import wire
-from control.admin_errors import AdminSecretWrong, OrderInvalid
+from control.admin.errors import AdminSecretWrong, OrderInvalid
 from control.errors import BodyTooLarge, ControlError, HostNotAllowed
 from control.gate import loopback_hosts
 from control.metrics.database import cause_of

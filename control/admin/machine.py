@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from control import wire
-from control.admin_edge import json_answer
+from control.admin.edge import json_answer
 from control.machine.sampler import MachineSampler
 
 

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from control import wire
-from control.admin_edge import body_of, json_answer
-from control.admin_errors import OrderInvalid
+from control.admin.edge import body_of, json_answer
+from control.admin.errors import OrderInvalid
 from control.aliases import ALIASES_SETTING, Aliases, checked
 from control.fifo import MAXIMUM_CONCURRENCY, Line
 from control.heartbeats import Heartbeats

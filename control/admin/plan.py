@@ -12,8 +12,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from control import wire
-from control.admin_edge import body_of, json_answer
-from control.admin_errors import OrderInvalid
+from control.admin.edge import body_of, json_answer
+from control.admin.errors import OrderInvalid
 from control.load_settings import complaint
 from control.plans import Plans
 from control.supervisor import Supervisor

@@ -14,8 +14,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp
 
 from control import wire
-from control.admin_edge import HANDLERS, Guard, body_of, json_answer
-from control.admin_errors import LoginLinkInvalid, OrderInvalid
+from control.admin.edge import HANDLERS, Guard, body_of, json_answer
+from control.admin.errors import LoginLinkInvalid, OrderInvalid
 from control.engine_questions import EngineQuestions
 from control.login_links import LoginLinks
 from control.overview import OverviewSource

@@ -11,8 +11,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from control import wire
-from control.admin_edge import body_of, json_answer, number_of
-from control.admin_errors import OrderInvalid
+from control.admin.edge import body_of, json_answer, number_of
+from control.admin.errors import OrderInvalid
 from control.keys import KeyRing
 from control.metrics.key_questions import key_totals
 from control.metrics.questions import Questions
