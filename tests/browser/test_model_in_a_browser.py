@@ -10,7 +10,8 @@ from tests.unit.webui.test_console_model import MACHINE, on_disk
 SMALL_SCREEN = {"width": 390, "height": 844}
 
 
-@pytest.fixture
+# For every test: the console lists models rarely, and would show those of the test before.
+@pytest.fixture(autouse=True)
 def machine(control):
     control.models = (
         on_disk(fake.MODEL.id, path=fake.MODEL.path),

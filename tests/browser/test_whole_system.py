@@ -78,6 +78,8 @@ def test_what_the_engine_switched_off_is_said_on_the_page_and_why(tmp_path, page
         page = pages.open(stack.up("--kv-bits", "8")["login"])
         page.wait_for_selector("#state >> text=cache off")
         warnings = page.locator("#engine .warnings li").all_inner_texts()
+        page.click("nav >> text=Model")
+        page.wait_for_selector("#engine .facts >> text=batching")
         facts = page.inner_text("#engine .facts")
     finally:
         stack.clean_up()
