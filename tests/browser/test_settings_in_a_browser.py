@@ -84,6 +84,7 @@ def test_a_backup_is_made_and_the_page_says_where(settings, control, pages):
     page.get_by_role("button", name="Make a backup").click()
 
     page.wait_for_selector("#notice >> text=backups/splash-1.db, 1.0 MiB, 7 requests")
+    assert [path for _, path, _ in control.orders] == [wire.BACKUP]
 
 
 def test_language_and_theme_are_chosen_here(settings, pages):
