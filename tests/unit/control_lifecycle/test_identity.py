@@ -17,6 +17,20 @@ from engine.wire import ProcessRecord
 from tests.story.stack import free_ports
 
 
+def record_of(child: subprocess.Popen, name: str) -> ProcessRecord:
+    """Of a process that serves nothing."""
+    return ProcessRecord(
+        name=name,
+        pid=child.pid,
+        created_at_s=psutil.Process(child.pid).create_time(),
+        nonce="n",
+        port=1,
+        manager="detached",
+        started_at_s=1.0,
+        version="0",
+    )
+
+
 def test_a_process_that_matches_its_record_in_everything_is_ours(listen):
     assert verify(listen().record).verdict == "ours"
 
@@ -85,16 +99,7 @@ def test_a_module_of_splash_that_was_started_in_this_home_is_known(tmp_path):
     try:
         # Its command line may still be empty in the moment after its start.
         child.stdout.readline()
-        record = ProcessRecord(
-            name="control",
-            pid=child.pid,
-            created_at_s=psutil.Process(child.pid).create_time(),
-            nonce="n",
-            port=1,
-            manager="detached",
-            started_at_s=1.0,
-            version="0",
-        )
+        record = record_of(child, "control")
 
         assert runs_for(record, tmp_path)
         assert not runs_for(record, tmp_path / "other")
@@ -154,16 +159,7 @@ def test_a_zombie_whose_threads_still_run_is_alive_until_the_last_of_them_has_en
     )
     with child:
         child.stdout.readline()
-        record = ProcessRecord(
-            name="engine",
-            pid=child.pid,
-            created_at_s=psutil.Process(child.pid).create_time(),
-            nonce="n",
-            port=1,
-            manager="control",
-            started_at_s=1.0,
-            version="0",
-        )
+        record = record_of(child, "engine")
         child.stdin.close()
         while psutil.Process(child.pid).status() != psutil.STATUS_ZOMBIE:
             time.sleep(0.01)
