@@ -20,7 +20,8 @@ up: env
 	@$(BIN)/splash up $(MODEL)
 
 test: .venv/.made-dev
-	$(BIN)/pytest
+	$(BIN)/pytest -m 'not timed' --numprocesses 2 --dist loadfile
+	$(BIN)/pytest -m timed
 
 check: .venv/.made-dev
 	$(BIN)/ruff format --check . && $(BIN)/ruff check . && $(BIN)/lint-imports && $(BIN)/mypy

@@ -35,7 +35,7 @@ DAY: Final = "date(started_at_s, 'unixepoch', 'localtime')"
 TIMES: Final = {
     "ttft": "ttft_ms",
     "ttft_without_queue": "ttft_ms - queue_ms",
-    "queue": "queue_ms",
+    "queue": "min(queue_ms, ttft_ms)",
     "inter_token": "decode_ms / (completion_tokens - MAX(first_emission_tokens, 1))",
     "largest_gap": "largest_gap_ms",
 }

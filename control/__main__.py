@@ -1,7 +1,7 @@
 """`python -m control`: the gateway's process. Its arguments, what it consists of, its start and its end.
 
 Exit codes: 0 ended as asked, 1 failed, 2 bad settings or usage, 5 a port is taken or Splash already runs.
-It decides nothing: it builds everything, passes it on, and waits for SIGTERM or for a quit.
+It decides nothing: it builds everything, passes it on, and waits for a signal, a quit, or the order to leave.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from control.config import Settings
 from control.errors import ControlError
 from control.home import Home, Manager
 from control.identity import created_at_s
+from control.last_act import end_the_rest
 from control.loopback import LOOPBACK
 from control.open_files import client_limit, raise_limit
 from control.ports import bind
@@ -30,10 +31,6 @@ from engine.wire import ProcessRecord
 logger = logging.getLogger(__name__)
 
 NONCE_BYTES: Final = 32
-# How long streams may go on after SIGTERM before they get their typed end.
-STREAM_GRACE_S: Final = 3.0
-# How long the typed ends may take to reach their clients.
-FAREWELL_S: Final = 1.0
 # For a client that does not even read its end.
 CLOSE_LIMIT_S: Final = 6
 
@@ -43,6 +40,8 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     logging.getLogger("alembic").setLevel(logging.WARNING)
+    # Of the start and end of its two servers we say ourselves what there is to say.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     try:
         settings = Settings.from_env(os.environ)
         home = Home(settings.home)
@@ -63,6 +62,7 @@ def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m control", description="Serves the API and supervises the engine.")
     parser.add_argument("--manager", choices=get_args(Manager), default="foreground", help="who started this process")
     parser.add_argument("--engine-command", help="run this instead of `python -m engine`; for tests")
+    parser.add_argument("--caffeinate-command", help="run this to keep the machine awake; for tests")
     return parser.parse_args()
 
 
@@ -82,23 +82,30 @@ def _serve(settings: Settings, home: Home, arguments: argparse.Namespace) -> int
         ports={"api": settings.api_port, "admin": settings.admin_port},
     )
     command = shlex.split(arguments.engine_command) if arguments.engine_command else [sys.executable, "-m", "engine"]
+    caffeinate = shlex.split(arguments.caffeinate_command) if arguments.caffeinate_command else None
     import uvloop
 
     home.write_record(record)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-            return runner.run(_live(settings, home, record, command, api, admin))
+            return runner.run(_live(settings, home, record, command, caffeinate, api, admin))
     finally:
         home.remove_record(record)
 
 
 async def _live(
-    settings: Settings, home: Home, record: ProcessRecord, command: list[str], api: socket.socket, admin: socket.socket
+    settings: Settings,
+    home: Home,
+    record: ProcessRecord,
+    command: list[str],
+    caffeinate: list[str] | None,
+    api: socket.socket,
+    admin: socket.socket,
 ) -> int:
     from control.assembly import assemble
     from control.serving import Servers
 
-    control = await assemble(settings, home, record, engine_command=command)
+    control = await assemble(settings, home, record, engine_command=command, caffeinate_command=caffeinate)
     told_to_end = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, told_to_end.set)
@@ -108,12 +115,17 @@ async def _live(
     servers.start(control.public_app, api, connection_limit=client_limit(raise_limit()))
     servers.start(control.admin_app, admin)
     logger.info("control started pid=%d api=%d admin=%d", record.pid, settings.api_port, settings.admin_port)
-    ends = {asyncio.create_task(told_to_end.wait()), asyncio.create_task(control.supervisor.finished.wait()), watching}
+    ordered = (told_to_end, control.supervisor.finished, control.departure.left)
+    ends = {watching, *(asyncio.create_task(each.wait()) for each in ordered)}
     await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     exit_code = _exit_code(watching)
+    if told_to_end.is_set() and exit_code == 0 and not control.supervisor.finished.is_set():
+        logger.info("a signal ends Splash")
+        exit_code = 0 if await control.departure.quit_by_signal() else 1
+        await asyncio.to_thread(end_the_rest, home, record)
     logger.info("control ends quit=%s", control.supervisor.finished.is_set())
     servers.stop_listening()
-    await control.say_goodbye(grace_s=STREAM_GRACE_S, farewell_s=FAREWELL_S)
+    await control.departure.say_goodbye()
     await servers.closed()
     for task in ends:
         task.cancel()

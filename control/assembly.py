@@ -8,7 +8,6 @@ import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from starlette.types import ASGIApp
 
@@ -23,13 +22,14 @@ from control.admin.machine import MachineApi
 from control.admin.performance import PerformanceApi
 from control.admin.plan import PlanApi
 from control.admin.playground import PlaygroundApi
+from control.admin.power import PowerApi
 from control.admin.requests import RequestsApi
 from control.admin.settings import CONCURRENCY_SETTING, SettingsApi
 from control.aliases import Aliases, stored_aliases
 from control.config import Settings
+from control.departure import Departure
 from control.engine_process import EngineProcess
 from control.engine_questions import EngineQuestions
-from control.errors import GatewayRestarts
 from control.fifo import MAXIMUM_CONCURRENCY, Line
 from control.gate import loopback_hosts
 from control.heartbeats import Heartbeats
@@ -50,6 +50,10 @@ from control.metrics.throughput import Throughput
 from control.metrics.writer import Writer
 from control.overview import OverviewSource, TodayTotals
 from control.plans import Plans
+from control.power.awakening import Awakening
+from control.power.caffeinate import installed_caffeinate
+from control.power.keeper import AwakeKeeper
+from control.power.sleep_watch import SleepWatch
 from control.prices import Prices, stored_prices
 from control.prometheus import Prometheus
 from control.public_api import public_api
@@ -64,16 +68,15 @@ from engine.wire import ProcessRecord, Status
 
 logger = logging.getLogger(__name__)
 
-POLL_S: Final = 0.05
-
 
 @dataclass(frozen=True, slots=True)
 class Control:
     supervisor: Supervisor
     keeper: RecordKeeper
     pruning: Pruning
-    line: Line
-    reception: Reception
+    sleep_watch: SleepWatch
+    awake: AwakeKeeper
+    departure: Departure
     writer: Writer
     questions: Questions
     throughput: Throughput
@@ -86,32 +89,29 @@ class Control:
             tasks.create_task(self.supervisor.run())
             tasks.create_task(self.keeper.run())
             tasks.create_task(self.pruning.run())
-
-    async def say_goodbye(self, *, grace_s: float, farewell_s: float) -> None:
-        """Tell those that wait, let those that run go on for a moment, and then tell them, too."""
-        self.supervisor.leave()
-        self.reception.close(self.line.refusal or GatewayRestarts())
-        await self._wait_for_line(grace_s)
-        self.line.cut_running(GatewayRestarts())
-        await self._wait_for_line(farewell_s)
+            tasks.create_task(self.sleep_watch.run())
+            tasks.create_task(self.awake.run())
 
     async def close(self) -> None:
         """Let the engine go on by itself, and put everything on disk."""
+        await self.awake.close()
         await self.supervisor.release()
         self.throughput.close()
         await asyncio.to_thread(self.writer.close)
         await asyncio.to_thread(self.questions.close)
 
-    async def _wait_for_line(self, limit_s: float) -> None:
-        deadline = time.monotonic() + limit_s
-        while (self.line.running or self.line.waiting) and time.monotonic() < deadline:  # noqa: ASYNC110  # no such event
-            await asyncio.sleep(POLL_S)
 
-
-async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, engine_command: Sequence[str]) -> Control:
-    """Raises DatabaseUnusable, HomeUnusable."""
+async def assemble(
+    settings: Settings,
+    home: Home,
+    record: ProcessRecord,
+    *,
+    engine_command: Sequence[str],
+    caffeinate_command: Sequence[str] | None = None,
+) -> Control:
+    """`caffeinate_command` None: the one of this machine, if it is a Mac. Raises DatabaseUnusable, HomeUnusable."""
     database = open_or_begin_anew(home.database)
-    writer = Writer(database.engine, database.set_aside)
+    writer = Writer(database.engine, database.set_aside, from_copy=database.from_copy)
     live_settings = load_settings(database.engine, writer)
     keys = load_keys(database.engine, writer)
     questions = Questions(open_for_reading(home.database), begin_anew=writer.begin_anew)
@@ -124,18 +124,29 @@ async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, eng
         remembered=RememberedLoads(live_settings),
         questions=engine_questions,
     )
-    prometheus = Prometheus(line=line, engine=supervisor.view, losses=lambda: writer.losses)
+    awakening = Awakening(supervisor, engine_process)
+    sleep_watch = SleepWatch(woke=awakening.woke, recheck=awakening.recheck)
+    supervisor.look_at_clocks = sleep_watch.look
+    awake = AwakeKeeper(
+        settings=live_settings,
+        command=installed_caffeinate() if caffeinate_command is None else tuple(caffeinate_command),
+        line=line,
+        engine_pid=lambda: None if engine_process.record is None else engine_process.record.pid,
+        sleep_watch=sleep_watch,
+    )
+    prometheus = Prometheus(line=line, engine=supervisor.view, losses=lambda: writer.losses, power=awake.view)
 
     def ended(row: RequestRow) -> None:
         writer.record(row)
         prometheus.observe(row)
 
-    quotas = Quotas(await questions.usage_by_key())
+    quotas = Quotas(await questions.usage_by_day())
     heartbeats = Heartbeats(live_settings)
     aliases = Aliases(stored_aliases(live_settings))
     prices = Prices(stored_prices(live_settings))
     costs = CostQuestions(questions, prices)
     reception = Reception()
+    departure = Departure(supervisor, line, reception)
     relay = Relay(
         line=line,
         source=supervisor,
@@ -159,9 +170,11 @@ async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, eng
         database=lambda: writer.health,
         api_base=settings.api_base,
         version=record.version,
+        power=awake.view,
     )
     admin = AdminApi(
         supervisor=supervisor,
+        departure=departure,
         links=LoginLinks(),
         rooms=(
             SettingsApi(settings=live_settings, line=line, aliases=aliases, heartbeats=heartbeats),
@@ -178,6 +191,7 @@ async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, eng
             PlanApi(plans=Plans(engine_questions.plan), supervisor=supervisor),
             PlaygroundApi(relay=relay, source=supervisor, reception=reception),
             MachineApi(sampler=MachineSampler(home.read_records)),
+            PowerApi(keeper=awake),
         ),
         prometheus=prometheus,
         engine_questions=engine_questions,
@@ -189,8 +203,9 @@ async def assemble(settings: Settings, home: Home, record: ProcessRecord, *, eng
         supervisor=supervisor,
         keeper=RecordKeeper(home, secret=secret, records=lambda: (record, engine_process.record)),
         pruning=Pruning(writer),
-        line=line,
-        reception=reception,
+        sleep_watch=sleep_watch,
+        awake=awake,
+        departure=departure,
         writer=writer,
         questions=questions,
         throughput=throughput,

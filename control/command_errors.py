@@ -8,6 +8,7 @@ CommandFailed           1
 ├── HomeUnusable        1
 ├── StartFailed         1
 │   └── StartRefused    5
+├── ServiceStays        1
 ├── OrderRefused        1
 ├── BackupFailed        1
 ├── NotAnswering        1
@@ -17,6 +18,8 @@ CommandFailed           1
 └── AlreadyRuns         5
 """
 
+import shlex
+from pathlib import Path
 from typing import ClassVar
 
 
@@ -50,6 +53,13 @@ class StartRefused(StartFailed):
     exit_code = 5
 
 
+class ServiceStays(CommandFailed):
+    """launchd still has a job of ours, though it was told to let it go."""
+
+    def __init__(self, *, label: str, limit_s: float, reason: str) -> None:
+        super().__init__(f"launchd still has {label} after {limit_s:.0f} s: {reason}. `splash quit` tries again.")
+
+
 class OrderRefused(CommandFailed):
     """Control understood, and said no."""
 
@@ -77,8 +87,11 @@ class NotRunning(CommandFailed):
 class PortTaken(CommandFailed):
     exit_code = 5
 
-    def __init__(self, *, port: int, key: str, holder: str) -> None:
-        super().__init__(f"Port {port} is taken by {holder}; end that, or give Splash another port with {key}.")
+    def __init__(self, *, port: int, key: str, holder: str, home: Path | None = None) -> None:
+        """`home`: of the other Splash that has it; None: another program does."""
+        whose = holder if home is None else f"another Splash, of the home {home}: {holder}"
+        end = "end that" if home is None else f"end that with `SPLASH_HOME={shlex.quote(str(home))} splash quit`"
+        super().__init__(f"Port {port} is taken by {whose}; {end}, or give this Splash another port with {key}.")
         self.port = port
 
 

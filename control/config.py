@@ -71,10 +71,15 @@ def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
+def default_home() -> Path:
+    """Where Splash keeps everything unless SPLASH_HOME says otherwise."""
+    return Path(platformdirs.user_data_dir("Splash", appauthor=False))
+
+
 def _home(environment: Mapping[str, str]) -> Path:
     text = environment.get(HOME_KEY)
     if text is None:
-        return Path(platformdirs.user_data_dir("Splash", appauthor=False))
+        return default_home()
     if not text.strip():
         raise SettingsInvalid("environment: SPLASH_HOME is empty; name a folder or leave it out.")
     try:

@@ -172,6 +172,21 @@ class EngineProcess:
         is_awaited = self._launch is not None and self.client is None
         return is_awaited and time.monotonic() - self._waits_since > INTRODUCTION_LIMIT_S
 
+    def woke(self) -> None:
+        """The machine slept, or control stood still: one that has not introduced itself gets its time anew."""
+        self._waits_since = time.monotonic()
+
+    async def recheck(self) -> None:
+        """After a sleep: if somebody else answers on its port, it gets its secret no more and is overdue at once."""
+        record = self.record
+        if record is None or self.client is None:
+            return
+        identity = await asyncio.to_thread(verify, record)
+        if identity.verdict == "stranger" and self.record is record:
+            logger.error("engine is not itself any more reason=%s", identity.reason)
+            self.client = None
+            self._waits_since = float("-inf")
+
     def poll(self) -> Exit | None:
         """How it ended, when it has. A child is reaped by this, so that no zombie stays."""
         if self.record is None:

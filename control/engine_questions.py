@@ -18,7 +18,7 @@ from control.admin.errors import ModelRefused, UnknownModel
 from control.home import Home
 from control.lifecycle import Wanted
 from control.plans import Planned
-from control.wire import LoadProgress, MemoryPlan, ModelList, ModelOnDisk, PlanAnswer
+from control.wire import LoadProgress, MemoryPlan, ModelList, PlanAnswer
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +26,8 @@ logger = logging.getLogger(__name__)
 ANSWER_LIMIT_S: Final = 60.0
 # Source: engine.errors.ModelNotFound.
 MODEL_NOT_FOUND: Final = "not_found"
+# Source: engine.__main__: the model can't be served, which is an answer and no fault.
+REFUSED: Final = 4
 
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 
@@ -52,9 +54,9 @@ class _PlanReport(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What the engine's program wrote, and how it ended."""
+    """What the engine's program wrote, and how it ended. `asked`: its arguments, the question first."""
 
-    question: str
+    asked: tuple[str, ...]
     answer: bytes
     complaint: bytes
     exit_code: int | None
@@ -110,9 +112,15 @@ class EngineQuestions:
         )
         return Planned(answer, folder=Path(report.model.path))
 
-    async def models(self) -> tuple[ModelOnDisk, ...]:
-        """Raises ModelRefused when the engine can't look."""
-        return _understood(_require_success(await self._ask("models", "--json")), ModelList).models
+    async def models(self) -> ModelList:
+        """Raises ModelRefused when the engine can't look.
+
+        Of what can't be used only the home's own: a hub's cache is full of what was never meant for us.
+        """
+        listed = _understood(_require_success(await self._ask("models", "--json")), ModelList)
+        own = self._home.root / "models"
+        refused = tuple(each for each in listed.refused if Path(each.path).is_relative_to(own))
+        return msgspec.structs.replace(listed, refused=refused)
 
     async def fetch(self, model: str, on_progress: Callable[[LoadProgress], None]) -> None:
         """Download a model, however long it takes. Cancelled, it ends where it is, and goes on from there next time.
@@ -124,7 +132,7 @@ class EngineQuestions:
             complaint = asyncio.create_task(process.stderr.read())
             async for line in process.stdout:
                 on_progress(_understood(line, LoadProgress))
-            _require_success(_Said("fetch", b"", exit_code=await process.wait(), complaint=await complaint))
+            _require_success(_Said(("fetch", model), b"", exit_code=await process.wait(), complaint=await complaint))
 
     async def _report(self, wanted: Wanted) -> _PlanReport:
         return _understood(_require_success(await self._ask(*_plan_arguments(wanted))), _PlanReport)
@@ -138,7 +146,7 @@ class EngineQuestions:
                 raise ModelRefused(
                     f"The engine did not answer `{arguments[0]}` within {ANSWER_LIMIT_S:.0f} s."
                 ) from error
-            return _Said(arguments[0], answer, complaint, process.returncode)
+            return _Said(arguments, answer, complaint, process.returncode)
 
     @asynccontextmanager
     async def _running(self, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
@@ -177,9 +185,13 @@ def _require_success(said: _Said) -> bytes:
     """What it answered. Raises ModelRefused with the last line of its complaint."""
     if said.exit_code == 0:
         return said.answer
-    logger.warning("engine question failed question=%s code=%s", said.question, said.exit_code)
     lines = said.complaint.decode(errors="replace").strip().splitlines()
-    raise ModelRefused(lines[-1] if lines else f"The engine ended `{said.question}` with {said.exit_code}.")
+    sentence = lines[-1] if lines else f"The engine ended `{said.asked[0]}` with {said.exit_code}."
+    if said.exit_code == REFUSED:
+        logger.info("engine refused asked=%r reason=%r", " ".join(said.asked), sentence)
+    else:
+        logger.warning("engine question failed asked=%r code=%s", " ".join(said.asked), said.exit_code)
+    raise ModelRefused(sentence)
 
 
 def _understood(answer: bytes, kind: type[Answer]) -> Answer:

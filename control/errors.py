@@ -26,7 +26,8 @@ ControlError
 │   ├── EngineDied              503  it had already emitted, or died twice
 │   ├── NoModel                 503
 │   ├── NoTokenizer             503  tokens can't be counted while no engine answers
-│   ├── EngineStopped           503  cut by a force stop, or turned away by a quit
+│   ├── EngineStopped           503  cut by a force stop of the model alone
+│   ├── SplashQuits             503  turned away by a quit, or cut by one with force
 │   ├── GatewayRestarts         503  control itself ends; the model stays loaded
 │   └── WaitedTooLong           504
 ├── EngineGone                  the engine's connection ended before the end event
@@ -287,9 +288,18 @@ class EngineStopped(ApiError):
     retryable = True
     retry_after_s = NO_MODEL_RETRY_S
 
-    def __init__(self, *, is_quitting: bool = False) -> None:
-        what = "Splash is quitting" if is_quitting else "The model was stopped by a person"
-        super().__init__(f"{what}; the request may be sent again when a model is loaded.")
+    def __init__(self) -> None:
+        super().__init__("The model was stopped by a person; the request may be sent again when a model is loaded.")
+
+
+class SplashQuits(ApiError):
+    code = "quitting"
+    status = 503
+    retryable = True
+    retry_after_s = NO_MODEL_RETRY_S
+
+    def __init__(self) -> None:
+        super().__init__("Splash is quitting; the request may be sent again when it runs again.")
 
 
 class GatewayRestarts(ApiError):

@@ -16,12 +16,13 @@ from collections.abc import Callable
 from typing import Final, Literal
 
 from control.errors import ApiError, LineFull, WaitedTooLong
+from control.power.clocks import elapsed_s
 from engine.wire import RequestClass
 
 WAITING_LIMIT: Final = 256
 WAIT_LIMIT_S: Final = 24 * 3600.0
 MAXIMUM_CONCURRENCY: Final = 4
-# The wall clock is looked at this often while waiting: a timer alone stands still while a Mac sleeps.
+# The clocks are looked at this often while waiting: a timer alone stands still while a Mac sleeps.
 CLOCK_CHECK_S: Final = 5.0
 OVERTAKEN_LIMIT: Final = 8
 BATCH_PATIENCE_S: Final = 600.0
@@ -43,7 +44,7 @@ class Ticket:
         self.arrival = 0
         self.overtaken = 0
         self.joined_monotonic_s = 0.0
-        self.joined_wall_s = 0.0
+        self.joined_elapsed_s = 0.0
 
 
 def _nothing() -> None:
@@ -60,14 +61,14 @@ class Line:
         limit: int = WAITING_LIMIT,
         wait_limit_s: float = WAIT_LIMIT_S,
         monotonic: Clock = time.monotonic,
-        wall: Clock = time.time,
+        elapsed: Clock = elapsed_s,
         clock_check_s: float = CLOCK_CHECK_S,
     ) -> None:
         self._concurrency = concurrency
         self._limit = limit
         self._wait_limit_s = wait_limit_s
         self._monotonic = monotonic
-        self._wall = wall
+        self._elapsed = elapsed
         self._clock_check_s = clock_check_s
         self.refusal: ApiError | None = None
         """Why those that waited were turned away, and those that come now are; None while anybody may wait."""
@@ -123,7 +124,7 @@ class Line:
         self._arrivals += 1
         ticket.arrival = self._arrivals
         ticket.joined_monotonic_s = self._monotonic()
-        ticket.joined_wall_s = self._wall()
+        ticket.joined_elapsed_s = self._elapsed()
         self._waiting.append(ticket)
         self._admit()
         return self.position(ticket)
@@ -175,7 +176,7 @@ class Line:
         return self._interrupt(self._waiting, error)
 
     async def wait(self, ticket: Ticket) -> None:
-        """Until admitted. Raises WaitedTooLong when either clock says that the limit since `join` is over."""
+        """Until admitted. Raises WaitedTooLong when the limit since `join` is over, time in sleep included."""
         while not ticket.admitted.is_set():
             remaining_s = self._remaining_s(ticket)
             if remaining_s <= 0:
@@ -183,7 +184,8 @@ class Line:
             await _wait_up_to(ticket.admitted, min(remaining_s, self._clock_check_s))
 
     def _remaining_s(self, ticket: Ticket) -> float:
-        waited_s = max(self._monotonic() - ticket.joined_monotonic_s, self._wall() - ticket.joined_wall_s)
+        # Not by Unix time: a clock that is set a day forward must not turn everybody away.
+        waited_s = max(self._monotonic() - ticket.joined_monotonic_s, self._elapsed() - ticket.joined_elapsed_s)
         return self._wait_limit_s - waited_s
 
     def _interrupt(self, tickets: list[Ticket], error: ApiError) -> int:

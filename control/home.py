@@ -70,6 +70,16 @@ class Home:
     def log_file(self, name: ProcessName) -> Path:
         return self.root / "logs" / f"{name}.log"
 
+    @property
+    def launchd_folder(self) -> Path:
+        """The property lists of what runs under launchd; not there when nothing does."""
+        return self.root / "launchd"
+
+    @property
+    def login_log(self) -> Path:
+        """What a start at login had to say."""
+        return self.root / "logs" / "login.log"
+
     def create(self) -> None:
         """Make the folders, 0700, and let this process make private files only. Raises HomeUnusable."""
         os.umask(PRIVATE_UMASK)

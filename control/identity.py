@@ -161,6 +161,29 @@ def port_holder(port: int) -> PortHolder | None:
     return None
 
 
+def splash_home_of(holder: PortHolder | None) -> Path | None:
+    """The home of a Splash of which this is a process: its command or its folder names it, and its record the pid."""
+    if holder is None or holder.pid is None:
+        return None
+    try:
+        process = psutil.Process(holder.pid)
+        named = [Path(home) for option, home in pairwise(process.cmdline()) if option == "--home"]
+        candidates = [*named, Path(process.cwd())]
+    except psutil.Error:
+        return None
+    return next((home for home in candidates if _has_record(home, holder.pid)), None)
+
+
+def _has_record(home: Path, pid: int) -> bool:
+    for file in (home / "run").glob("*.json"):
+        try:
+            if msgspec.json.decode(file.read_bytes(), type=ProcessRecord).pid == pid:
+                return True
+        except (OSError, msgspec.DecodeError):
+            continue
+    return False
+
+
 def _listening_address(process: psutil.Process, port: int) -> str | None:
     """The numeric address at which the process listens on that port; None when it doesn't, or isn't shown to us."""
     try:

@@ -14,7 +14,7 @@ from control.fifo import Line
 from control.metrics.database import cause_of
 from control.relay import Relay
 from control.supervisor import Supervisor
-from control.wire import DatabaseHealth, Overview, Today
+from control.wire import DatabaseHealth, Overview, Power, Today
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +52,7 @@ class OverviewSource:
         database: Callable[[], DatabaseHealth],
         api_base: str,
         version: str,
+        power: Callable[[], Power] = Power,
     ) -> None:
         self._supervisor = supervisor
         self._relay = relay
@@ -60,6 +61,7 @@ class OverviewSource:
         self._database = database
         self._api_base = api_base
         self._version = version
+        self._power = power
 
     async def overview(self) -> Overview:
         today = await self._totals.totals()
@@ -74,6 +76,7 @@ class OverviewSource:
             decoding=self._relay.num_decoding(),
             today=today,
             database=self._database(),
+            power=self._power(),
             quitting=self._supervisor.is_quitting,
             api_base=self._api_base,
             version=self._version,

@@ -8,7 +8,7 @@ import socket
 from typing import Final
 
 from control.command_errors import PortTaken, PortUnusable
-from control.identity import port_holder
+from control.identity import port_holder, splash_home_of
 
 BACKLOG: Final = 512
 
@@ -26,8 +26,9 @@ def bind(host: str, port: int, *, key: str) -> socket.socket:
     except OSError as error:
         bound.close()
         if error.errno == errno.EADDRINUSE:
-            holder = str(port_holder(port) or "a process of another user")
-            raise PortTaken(port=port, key=key, holder=holder) from error
+            holder = port_holder(port)
+            home = splash_home_of(holder)
+            raise PortTaken(port=port, key=key, holder=str(holder or "a process of another user"), home=home) from error
         raise PortUnusable(host=host, port=port, key=key, reason=error.strerror or str(error)) from error
     return bound
 

@@ -15,6 +15,8 @@ Counters begin at zero when control starts, those of the engine when the engine 
 | `splash_requests_running` | request_class | in the engine now |
 | `splash_concurrency` | | how many may run at once |
 | `splash_lost_rows_total` | | rows that could not be written to the database |
+| `splash_machine_sleeps_total` | | how often the machine slept |
+| `splash_machine_sleep_seconds_total` | | how long, together |
 | `splash_engine_state` | state | 1 for the state that the engine is in, else 0 |
 | `splash_engine_restarts_total` | | restarts after a crash |
 | `splash_engine_status_age_seconds` | | age of the newest status, from which the rest below is; absent: none |
@@ -45,7 +47,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from control.fifo import Line, Ticket
-from control.wire import CacheStatus, EngineState, EngineView, GovernorStatus, MemoryActual, RequestRow
+from control.wire import CacheStatus, EngineState, EngineView, GovernorStatus, MemoryActual, Power, RequestRow
 from engine.wire import RequestClass
 
 CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
@@ -76,10 +78,18 @@ class Histogram:
 class Prometheus(Collector):
     """Fed and asked on the event loop only."""
 
-    def __init__(self, *, line: Line, engine: Callable[[], EngineView], losses: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        *,
+        line: Line,
+        engine: Callable[[], EngineView],
+        losses: Callable[[], int],
+        power: Callable[[], Power] = Power,
+    ) -> None:
         self._line = line
         self._engine = engine
         self._losses = losses
+        self._power = power
         self._requests: Counter[tuple[str, str, str]] = Counter()
         self._prompt_tokens: Counter[tuple[str, str]] = Counter()
         self._cached_tokens: Counter[tuple[str, str]] = Counter()
@@ -113,6 +123,7 @@ class Prometheus(Collector):
     def collect(self) -> Iterator[Metric]:
         yield from self._of_requests()
         yield from self._of_the_line()
+        yield from _of_sleep(self._power())
         engine = self._engine()
         yield from _of_the_engine(engine)
         if engine.memory_actual is not None:
@@ -148,6 +159,11 @@ class Prometheus(Collector):
         yield _by_class("splash_requests_running", "Requests in the engine.", self._line.running)
         yield _gauge("splash_concurrency", "How many requests may run at once.", self._line.concurrency)
         yield _counter("splash_lost_rows", "Rows that could not be written.", self._losses())
+
+
+def _of_sleep(power: Power) -> Iterator[Metric]:
+    yield _counter("splash_machine_sleeps", "How often the machine slept.", power.sleeps)
+    yield _counter("splash_machine_sleep_seconds", "How long the machine slept, together.", power.slept_s)
 
 
 def _of_the_engine(engine: EngineView) -> Iterator[Metric]:

@@ -1,12 +1,13 @@
 """The limits of each key, enforced: requests in flight, requests a day, tokens a day. Pure policy, in memory.
 
-It reads no database (the counts of today are given at the start), and knows neither the line nor a request.
+It reads no database (the counts of a few days are given at the start), and knows neither the line nor a request.
 
 1. A request enters before anything is done for it, and counts in flight until it leaves, waiting or running. The relay
    gives a full key half a second first: a client that left may not have been noticed yet.
 2. One that is turned away, here or later, counts as nothing.
 3. Tokens are known when a request ends, so those in flight may carry a key past its limit; the next is refused.
-4. A request counts on the day on which it began. Days are this machine's.
+4. A request counts on the day on which it began. Days are this machine's. A clock that goes to another day and comes
+   back finds that day as it left it.
 """
 
 import math
@@ -22,6 +23,7 @@ from control.wire import KeyUsage
 
 # Nobody knows when a request of the same key ends; a client that asks again so soon costs next to nothing.
 IN_FLIGHT_RETRY_S: Final = 1
+DAYS_LIMIT: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,29 +38,35 @@ class Entry:
 class _Count:
     requests: int = 0
     tokens: int = 0
-    in_flight: int = 0
 
 
 class Quotas:
-    """Changed on the event loop, synchronously. `today` is what each key used since midnight, by its id."""
+    """Changed on the event loop, synchronously.
 
-    def __init__(self, today: Mapping[int, KeyUsage] | None = None, *, wall: Callable[[], float] = time.time) -> None:
+    `days`: what each key used, by its id, on the day that began at a midnight: today, and those around it.
+    """
+
+    def __init__(
+        self, days: Mapping[float, Mapping[int, KeyUsage]] | None = None, *, wall: Callable[[], float] = time.time
+    ) -> None:
         self._wall = wall
         self._day_s = local_midnight_s(wall())
         self._next_day_s = next_midnight_s(wall())
-        self._counts = {
-            key_id: _Count(requests=usage.requests, tokens=usage.tokens) for key_id, usage in (today or {}).items()
+        self._days = {
+            day_s: {key_id: _Count(requests=usage.requests, tokens=usage.tokens) for key_id, usage in used.items()}
+            for day_s, used in (days or {}).items()
         }
+        self._in_flight: dict[int, int] = {}
 
     def enter(self, key: Key) -> Entry:
         """Count a request in. Raises KeyLimitReached, and counts nothing. What entered must `leave` exactly once."""
         self._turn_the_day()
-        count = self._counts.setdefault(key.id, _Count())
-        limits = key.limits
-        if limits.max_in_flight is not None and count.in_flight >= limits.max_in_flight:
+        count = self._days.setdefault(self._day_s, {}).setdefault(key.id, _Count())
+        limits, in_flight = key.limits, self._in_flight.get(key.id, 0)
+        if limits.max_in_flight is not None and in_flight >= limits.max_in_flight:
             raise KeyLimitReached(
                 f"The key {key.name!r} may have {_counted(limits.max_in_flight, 'request')} in flight, and has "
-                f"{count.in_flight}.",
+                f"{in_flight}.",
                 retry_after_s=IN_FLIGHT_RETRY_S,
             )
         if limits.requests_per_day is not None and count.requests >= limits.requests_per_day:
@@ -69,16 +77,15 @@ class Quotas:
             raise self._used_up(
                 f"The key {key.name!r} has used its {_counted(limits.tokens_per_day, 'token')} of today"
             )
-        count.in_flight += 1
+        self._in_flight[key.id] = in_flight + 1
         count.requests += 1
         return Entry(key_id=key.id, day_s=self._day_s)
 
     def leave(self, entry: Entry, *, tokens: int, was_rejected: bool) -> None:
         """Count it out, with its prompt and completion `tokens`; one that `was_rejected` never was."""
-        self._turn_the_day()
-        count = self._counts[entry.key_id]
-        count.in_flight -= 1
-        if entry.day_s != self._day_s:
+        self._in_flight[entry.key_id] -= 1
+        count = self._days.get(entry.day_s, {}).get(entry.key_id)
+        if count is None:
             return
         if was_rejected:
             count.requests -= 1
@@ -87,17 +94,20 @@ class Quotas:
 
     def usage(self, key_id: int) -> KeyUsage:
         self._turn_the_day()
-        count = self._counts.get(key_id, _Count())
-        return KeyUsage(requests=count.requests, tokens=count.tokens, in_flight=count.in_flight)
+        count = self._days.get(self._day_s, {}).get(key_id, _Count())
+        return KeyUsage(requests=count.requests, tokens=count.tokens, in_flight=self._in_flight.get(key_id, 0))
 
     def _turn_the_day(self) -> None:
-        """A new day begins with nothing but what is still in flight. A clock that was set back is a new day, too."""
+        """A new day begins with nothing. One that was there already, for a clock that was wrong, goes on."""
         now = self._wall()
         if self._day_s <= now < self._next_day_s:
             return
         self._day_s = local_midnight_s(now)
         self._next_day_s = next_midnight_s(now)
-        self._counts = {key_id: _Count(in_flight=each.in_flight) for key_id, each in self._counts.items()}
+        # The newest of those that a clock has shown: which of them was right is not known.
+        self._days[self._day_s] = self._days.pop(self._day_s, {})
+        while len(self._days) > DAYS_LIMIT:
+            del self._days[next(iter(self._days))]
 
     def _used_up(self, sentence: str) -> KeyLimitReached:
         retry_after_s = max(1, math.ceil(self._next_day_s - self._wall()))

@@ -41,6 +41,7 @@ from control.errors import (
 from control.fifo import MAXIMUM_CONCURRENCY, Line, Ticket
 from control.keys import Key
 from control.live import Life
+from control.metrics.plausible import plausible
 from control.quotas import Entry, Quotas
 from control.refusals import failure, translated
 from control.wire import RequestPhase, RequestRow, Slot, Waiting
@@ -329,7 +330,7 @@ class Relay:
     def _leave(self, life: Life, entry: Entry | None) -> None:
         self._lives.pop(life.id, None)
         self._line.leave(life.ticket)
-        row = life.as_row(self._monotonic())
+        row = plausible(life.as_row(self._monotonic()))
         if entry is not None:
             tokens = row.prompt_tokens + row.completion_tokens
             self._quotas.leave(entry, tokens=tokens, was_rejected=row.outcome == "rejected")

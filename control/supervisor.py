@@ -16,7 +16,16 @@ from control.engine_client import EngineClient
 from control.engine_process import INTRODUCTION_LIMIT_S, EngineProcess, secret_lost
 from control.engine_questions import EngineQuestions
 from control.engine_view import NewestStatus, engine_view
-from control.errors import ApiError, EngineGone, EngineLingers, EngineRefused, EngineStopped, GatewayRestarts, NoModel
+from control.errors import (
+    ApiError,
+    EngineGone,
+    EngineLingers,
+    EngineRefused,
+    EngineStopped,
+    GatewayRestarts,
+    NoModel,
+    SplashQuits,
+)
 from control.fifo import Line
 from control.lifecycle import Action, Exit, Gate, Lifecycle, Spawn, Stop, Wanted
 from control.load_orders import NOTICE_S, LoadOrders
@@ -53,13 +62,14 @@ class Supervisor:
         self.is_quitting = False
         self.finished = asyncio.Event()
         self.on_status: Callable[[wire.Status], None] = _nobody_listens
+        self.look_at_clocks: Callable[[], None] = lambda: None
         self._is_leaving = False
         self._process = process
         self._line = line
         self._remembered = remembered
         self._questions = questions
         self._orders = LoadOrders(remembered, questions, notice_s=fetch_notice_s)
-        self._wedge = WedgeWatch(wedge_limits)
+        self.wedge = WedgeWatch(wedge_limits)
         self._now = monotonic
         self._lifecycle = Lifecycle(now=monotonic())
         self._since_s = time.time()
@@ -145,7 +155,7 @@ class Supervisor:
         self._orders.call_off()
         if force:
             self._is_forced = True
-            self._line.cut_running(EngineStopped(is_quitting=self.is_quitting))
+            self._line.cut_running(SplashQuits() if self.is_quitting else EngineStopped())
         self._carry_out(self._lifecycle.unload(now=self._now(), force=force))
         return answer
 
@@ -205,6 +215,7 @@ class Supervisor:
 
     def look(self) -> None:
         """See what changed since the last look. The gateway calls it when a connection to the engine broke."""
+        self.look_at_clocks()
         if self._ending is not None:
             return
         end = self._process.poll()
@@ -228,13 +239,14 @@ class Supervisor:
             status = None
         if client is not self._process.client or self._ending is not None:
             return
+        self.look_at_clocks()
         if status is None:
             is_loading = self._lifecycle.state == "loading"
-            self._end_if_stuck(self._wedge.unanswered(is_loading=is_loading, now=self._now()))
+            self._end_if_stuck(self.wedge.unanswered(is_loading=is_loading, now=self._now()))
             return
         self._newest.answered(status, now=self._now())
         self.on_status(status)
-        self._end_if_stuck(self._wedge.answered(status, num_sent=len(self._line.running), now=self._now()))
+        self._end_if_stuck(self.wedge.answered(status, num_sent=len(self._line.running), now=self._now()))
         if status.state == "failed":
             self._end(status.error or "The engine says that it failed.")
         elif status.ready and self._lifecycle.state == "loading":
@@ -331,7 +343,7 @@ class Supervisor:
     def _ended(self, end: Exit) -> None:
         logger.info("engine gone state=%s reason=%s", self._lifecycle.state, end.reason)
         self._newest.forget()
-        self._wedge.forget()
+        self.wedge.forget()
         self._carry_out(self._lifecycle.exited(end, now=self._now()))
 
     def _settle(self) -> None:
@@ -339,7 +351,7 @@ class Supervisor:
         if self._lifecycle.state != self._shown_state:
             logger.info("engine state from=%s to=%s", self._shown_state, self._lifecycle.state)
             self._shown_state = self._lifecycle.state
-            self._since_s = time.time()
+            self._since_s = self._began_at_s()
         is_ready = self._lifecycle.state == "ready" and self._ending is None
         self.engine = self._process.client if is_ready else None
         status = self._newest.status
@@ -353,6 +365,14 @@ class Supervisor:
             self._line.turn_away_waiting(self._why_nobody_comes())
         if self.is_quitting and not self._process.is_running and self._ending is None:
             self.finished.set()
+
+    def _began_at_s(self) -> float:
+        """When the present state began, in Unix time. An engine that was adopted was in it before anybody looked."""
+        record, status, now_s = self._process.record, self._newest.status, time.time()
+        if record is None or self._lifecycle.state not in ("loading", "ready"):
+            return now_s
+        took_s = status.load.seconds if self._lifecycle.state == "ready" and status is not None else 0.0
+        return min(record.started_at_s + took_s, now_s)
 
     async def _adopt_first(self) -> None:
         """One that could not be adopted at the start may be by now, and a new one could not start beside it."""
@@ -368,7 +388,7 @@ class Supervisor:
 
     def _why_nobody_comes(self) -> ApiError:
         if self.is_quitting:
-            return EngineStopped(is_quitting=True)
+            return SplashQuits()
         return GatewayRestarts() if self._is_leaving else NoModel()
 
 

@@ -7,6 +7,7 @@ It asks nobody and ends nothing: `supervisor` tells it of every attempt to get a
    worker does not even publish. Before its first request is done, the device still compiles: patience is long.
 3. What waits for memory alone is no work: the machine may give some back.
 4. Only time between two attempts that came as they should counts: a machine or a control that slept proves nothing.
+5. After a sleep all patience begins anew: the engine wakes up, too, and its device with it.
 """
 
 from dataclasses import dataclass
@@ -44,6 +45,11 @@ class WedgeWatch:
         self._newest: Status | None = None
         self._silent_s = 0.0
         self._stalled_s = 0.0
+
+    def woke(self, *, now: float) -> None:
+        """The machine slept, or control stood still: the same engine, and all patience begins anew."""
+        self._looked_at = now
+        self._silent_s = self._stalled_s = 0.0
 
     def answered(self, status: Status, *, num_sent: int, now: float) -> str | None:
         """`num_sent`: requests that control has in the engine, as far as it knows."""

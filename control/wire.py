@@ -51,6 +51,7 @@ from control.wire_metrics import (
 )
 from control.wire_plan import PlanAnswer, PlanOutcome, PlanRequest
 from control.wire_playground import PLAYGROUND_LIMIT_BYTES, PlaygroundMessage, PlaygroundRequest
+from control.wire_power import AwakeReason, KeepAwake, KeepAwakeRequest, Power
 from control.wire_requests import (
     ListedRequest,
     Outcome,
@@ -86,6 +87,7 @@ __all__ = [
     "KEY_PLACEHOLDER",
     "LOG_NAMES",
     "PLAYGROUND_LIMIT_BYTES",
+    "AwakeReason",
     "Backup",
     "BackupRequest",
     "CacheCleared",
@@ -101,6 +103,8 @@ __all__ = [
     "Fan",
     "GovernorStatus",
     "Installation",
+    "KeepAwake",
+    "KeepAwakeRequest",
     "KeyChange",
     "KeyLimits",
     "KeyList",
@@ -136,6 +140,7 @@ __all__ = [
     "PlanRequest",
     "PlaygroundMessage",
     "PlaygroundRequest",
+    "Power",
     "Price",
     "PriceList",
     "ProcessRecord",
@@ -172,6 +177,7 @@ CACHE_CLEAR: Final = "/engine/cache/clear"
 CONCURRENCY: Final = "/settings/concurrency"
 ALIASES: Final = "/settings/aliases"
 HEARTBEATS: Final = "/settings/heartbeats"
+KEEP_AWAKE: Final = "/settings/keep-awake"
 PRICES: Final = "/settings/prices"
 METRICS: Final = "/metrics"
 PERFORMANCE: Final = "/performance"
@@ -197,6 +203,7 @@ LOGIN_LINKS: Final = "/login-links"
 REDEEM: Final = "/login-links/redeem"
 PLAYGROUND: Final = "/playground"
 QUIT: Final = "/quit"
+LEAVE: Final = "/leave"
 
 # The life of the engine process as control sees it.
 EngineState = Literal["unloaded", "loading", "ready", "draining", "stopping", "crashed", "failed"]
@@ -281,6 +288,16 @@ class QuitRequest(Frozen, frozen=True, forbid_unknown_fields=True):
     force: bool = False
 
 
+class LeaveRequest(Frozen, frozen=True, forbid_unknown_fields=True):
+    """POST /leave: control ends and leaves the engine with its weights, for the next control to adopt.
+
+    Answered at once (202): no new request is taken, waiting ones are told to come again, running ones finish; with
+    `force` they are cut, with a typed error each.
+    """
+
+    force: bool = False
+
+
 class Accepted(Frozen, frozen=True, omit_defaults=False):
     """202: begun. `running` requests finish first; `waiting` are held (or, on quit, told)."""
 
@@ -331,6 +348,7 @@ class Overview(Frozen, frozen=True, omit_defaults=False):
     decoding: int
     today: Today
     database: DatabaseHealth = DatabaseHealth()
+    power: Power = Power()
     quitting: bool = False
     api_base: str = ""
     version: str = ""
@@ -349,8 +367,16 @@ class ModelOnDisk(Frozen, frozen=True, omit_defaults=False):
     is_demo: bool
 
 
+class UnusableModel(Frozen, frozen=True, omit_defaults=False):
+    """A folder among the home's models that can't be loaded; `message`: the sentence that says why."""
+
+    path: str
+    message: str
+
+
 class ModelList(Frozen, frozen=True, omit_defaults=False):
     models: tuple[ModelOnDisk, ...]
+    refused: tuple[UnusableModel, ...] = ()
 
 
 class NewLoginLink(Frozen, frozen=True, forbid_unknown_fields=True):

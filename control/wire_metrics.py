@@ -63,13 +63,14 @@ class DatabaseHealth(Frozen, frozen=True, omit_defaults=False):
     """How splash.db takes what is measured. `waiting_rows` are tried again; `lost_rows` never will be written.
 
     `problem`: why rows wait now, one clause. `set_aside`: name of the damaged file that a new one took the place of,
-    since control's start.
+    since control's start. `from_copy`: there was no database at that start, and keys and settings are from their copy.
     """
 
     waiting_rows: int = 0
     lost_rows: int = 0
     problem: str | None = None
     set_aside: str | None = None
+    from_copy: bool = False
 
 
 class CostLine(Frozen, frozen=True, omit_defaults=False):
@@ -87,12 +88,15 @@ class CostReport(Frozen, frozen=True, omit_defaults=False):
     """GET /cost?range=R: what the tokens would have cost at `prices`, those in force now, whenever they were used.
 
     `total`, `keys` and `models` (the dearest first) are of the range, to the second. `days` (oldest first) are whole
-    local days: those that the range touches, of 30 days at least and 400 at most. `months`: all that there are.
+    local days with requests, from `first_day` to `last_day` (today): those that the range touches, of 30 days at least
+    and 400 at most; all time begins with the first request. `months`: all that there are.
     """
 
     range: Range
     prices: PriceList
     total: tuple[Money, ...]
+    first_day: str
+    last_day: str
     days: tuple[CostLine, ...]
     months: tuple[CostLine, ...]
     keys: tuple[CostLine, ...]
@@ -204,9 +208,11 @@ class Performance(Frozen, frozen=True, omit_defaults=False):
 class MissList(Frozen, frozen=True, omit_defaults=False):
     """GET /engine/misses: the last prompts that the cache served less far than it could, oldest first.
 
-    `is_on`: whether the engine has a prefix cache; `reason` says why not.
+    `is_on`: whether the engine has a prefix cache; `reason` says why not. `lookups`: prompts that were looked up in it
+    since it was loaded, without which no list says anything; None: no model is loaded.
     """
 
     misses: tuple[MissExplanation, ...] = ()
     is_on: bool = False
     reason: str = ""
+    lookups: int | None = None

@@ -51,7 +51,10 @@ RefusalReason = Literal[
 
 
 class EngineError(Exception):
-    """Base. `code` and `status` are of the class; `retryable` and the numbers may differ by instance."""
+    """Base. `code` and `status` are of the class; `retryable` and the numbers may differ by instance.
+
+    `message` is a whole sentence, for whoever reads it; `str(error)` is as it was raised, to be part of another one.
+    """
 
     code: ClassVar[ErrorCode] = "internal"
     status: ClassVar[int] = 500
@@ -59,7 +62,7 @@ class EngineError(Exception):
 
     def __init__(self, message: str) -> None:
         super().__init__(message)
-        self.message = message
+        self.message = sentence(message)
 
 
 class InvalidRequest(EngineError):
@@ -69,6 +72,7 @@ class InvalidRequest(EngineError):
     def __init__(self, message: str, *, param: str | None = None) -> None:
         super().__init__(message)
         self.param = param
+        self.message = sentence(message, name=(param or "").rpartition(".")[2])
 
 
 class BodyTooLarge(InvalidRequest):
@@ -206,6 +210,14 @@ class ModelUnsound(Refused):
         super().__init__(
             "the self-test found logits that are not finite: the weights are damaged or of an unsupported kind"
         )
+
+
+def sentence(text: str, *, name: str = "") -> str:
+    """`text` as a sentence: a capital where it begins with a word, and not with a path or with the field `name`."""
+    first = text.split(" ", 1)[0].rstrip(",:;")
+    is_word = first.isalpha() and first.islower() and first != name
+    whole = f"{text[:1].upper()}{text[1:]}" if is_word else text
+    return whole if whole.endswith((".", "!", "?")) else f"{whole}."
 
 
 def traced(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import psutil
 
-from engine.errors import ModelRefused, NotDownloaded
+from engine.errors import NotDownloaded, Refused
 from engine.memory import Coefficients, Limit, available_bytes, coefficients, host_limit, plan, wired_limit_mb
 from engine.memory_text import size_text
 from engine.model.demo import ensure_demo
@@ -106,7 +106,7 @@ def list_models(home: Path, folders: Sequence[Path] = (), *, limit: Limit | None
     for folder in (demo, *(folder for folder in model_folders(home, folders) if folder != demo)):
         try:
             found = preflight(folder)
-        except ModelRefused as error:
+        except Refused as error:
             refused.append(RefusedEntry(path=str(folder), message=error.message))
         else:
             name = str(folder) if any(folder.is_relative_to(extra) for extra in folders) else found.name

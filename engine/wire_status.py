@@ -13,7 +13,7 @@ Phase = Literal["queued", "prefill", "decode"]
 SnapshotKind = Literal[
     "shared_end", "message_start", "prompt_end", "junction", "sibling", "rolling", "decoded", "suspended"
 ]
-MissCause = Literal["cold", "never_taken", "evicted", "cache_off"]
+MissCause = Literal["cold", "differs", "never_taken", "evicted"]
 
 
 class Frozen(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -120,7 +120,12 @@ class MissExplanation(Frozen, frozen=True, omit_defaults=False):
     """Why a prompt was not served from the cache as far as one could wish. Positions and lengths in tokens.
 
     The prompt equals an earlier one up to `first_difference`, which is its first differing token; None: no earlier one
-    begins alike. `restored_tokens` were restored, from the nearest usable snapshot; `distance_tokens` lie between.
+    begins alike. `restored_tokens` were restored; `distance_tokens` more are whole blocks of what is equal, and were
+    computed again. `matched_tokens`: as far as blocks are still stored.
+
+    `cause`: cold, nothing was restored, and no whole block is equal to anything that was known; differs, all that is
+    equal was restored, in whole blocks; never_taken, no snapshot was ever taken further on; evicted, what would have
+    been restored had made room.
     """
 
     id: str

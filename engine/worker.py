@@ -291,7 +291,7 @@ class Worker:
             self._completed_at_last_break, self._broken_in_a_row = self._counters.completed, 0
         self._broken_in_a_row += 1
         if self._broken_in_a_row >= MOST_BROKEN_IN_A_ROW:
-            raise DeviceFailed(f"{self._broken_in_a_row} requests in a row failed: {error.message}")
+            raise DeviceFailed(f"{self._broken_in_a_row} requests in a row failed: {error}")
 
     def _suspend(self, execution: Execution, request: Request) -> None:
         """Memory is short: what the request has computed goes to the prefix cache, and its row is freed."""

@@ -25,6 +25,8 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     # One line per question to control, twice a second, would drown everything else.
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    # Of its start and end we say ourselves what there is to say.
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)
     _raise_open_files()
     try:
         listener = listen(arguments.host, arguments.port)

@@ -56,8 +56,8 @@ class ControlClient:
         page = await self.ask("GET", f"{wire.REQUESTS}?limit={limit}", wire.RequestPage)
         return tuple(listed.row for listed in page.requests)
 
-    async def models(self) -> tuple[wire.ModelOnDisk, ...]:
-        return (await self.ask("GET", wire.MODELS, wire.ModelList, timeout_s=MODELS_TIMEOUT_S)).models
+    async def models(self) -> wire.ModelList:
+        return await self.ask("GET", wire.MODELS, wire.ModelList, timeout_s=MODELS_TIMEOUT_S)
 
     async def load(self, order: wire.LoadRequest) -> wire.Accepted:
         return await self.ask("POST", wire.LOAD, wire.Accepted, order, timeout_s=LOAD_TIMEOUT_S)

@@ -1,6 +1,13 @@
 """How the console writes numbers: tokens, speeds, bytes, durations, shares.
 
 It decides nothing: unknown is a dash, never a zero, and every reader of a number gets its unit with it or beside it.
+
+A duration is written in one of three ways, by what it is:
+
+1. Measured, of one request or of many (`seconds`): seconds with two decimals, however many: 0.01 s, 98.59 s, 168.73 s.
+   So all in a column are equally exact. Between two tokens and in promises (`short_milliseconds`): milliseconds.
+2. Going on or told in a sentence, like ages and waits (`span`): the two largest units: 12 s, 2 min 49 s, 2 h 5 min.
+3. Estimated (`rough_span`): the largest unit: 7 min.
 """
 
 from collections.abc import Mapping
@@ -14,6 +21,7 @@ UNKNOWN: Final = "—"
 _KIB: Final = 1024
 _MIB: Final = 1024**2
 _GIB: Final = 1024**3
+_MINUTE_MS: Final = 60_000
 
 # What stands before an amount; a code of its own, and a space, for all others. Source: CLDR, but for the plain ¥.
 _CURRENCY_SIGN: Final[Mapping[str, str]] = {
@@ -78,16 +86,9 @@ def share(fraction: float | None, digits: int = 1) -> str:
     return UNKNOWN if fraction is None else f"{fraction * 100:.{digits}f}%"
 
 
-def clock(seconds: float) -> str:
-    """31 -> 0:31, 4000 -> 1:06:40."""
-    total = int(max(seconds, 0))
-    hours, minutes, rest = total // 3600, total // 60 % 60, total % 60
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def span(text: Text, seconds: float) -> str:
+def span(text: Text, duration_s: float) -> str:
     """A duration in words of one or two units: 12 s, 3 min 5 s, 2 h 5 min."""
-    total = int(max(seconds, 0))
+    total = int(max(duration_s, 0))
     if total < 60:
         return text("span.seconds", s=total)
     if total < 3600:
@@ -95,9 +96,9 @@ def span(text: Text, seconds: float) -> str:
     return text("span.hours", h=f"{total // 3600:,}", m=total // 60 % 60)
 
 
-def rough_span(text: Text, seconds: float) -> str:
+def rough_span(text: Text, duration_s: float) -> str:
     """An estimate, in one unit: 59 s, 7 min, 2 h."""
-    total = int(max(seconds, 0))
+    total = int(max(duration_s, 0))
     if total < 60:
         return text("span.seconds", s=total)
     minutes = round(total / 60)
@@ -106,17 +107,24 @@ def rough_span(text: Text, seconds: float) -> str:
     return text("span.whole_hours", h=f"{round(total / 3600):,}")
 
 
-def milliseconds(text: Text, duration_ms: float | None, *, beside_ms: float = 0.0) -> str:
-    """A measured duration in seconds, with its unit; as exact as the one that it stands beside on a scale."""
-    if duration_ms is None:
-        return UNKNOWN
-    seconds = duration_ms / 1000
-    return text("span.seconds", s=f"{seconds:.2f}" if max(duration_ms, beside_ms) < 100_000 else f"{seconds:,.0f}")
+def bare_seconds(duration_ms: float | None) -> str:
+    """A measured duration, for whoever writes the unit beside it."""
+    return UNKNOWN if duration_ms is None else f"{duration_ms / 1000:,.2f}"
 
 
-def short_milliseconds(duration_ms: float) -> str:
+def seconds(text: Text, duration_ms: float | None) -> str:
+    """A measured duration with its unit."""
+    return UNKNOWN if duration_ms is None else text("span.seconds", s=bare_seconds(duration_ms))
+
+
+def long_seconds(text: Text, duration_ms: float | None) -> str:
+    """What a person reads more easily than so many seconds, to stand behind them; empty below a minute."""
+    return "" if duration_ms is None or duration_ms < _MINUTE_MS else span(text, duration_ms / 1000)
+
+
+def short_milliseconds(duration_ms: float, digits: int = 0) -> str:
     """A duration that is named in milliseconds everywhere, as promises are."""
-    return f"{duration_ms:,.0f} ms"
+    return f"{duration_ms:,.{digits}f} ms"
 
 
 def time_of_day(text: Text, unix_s: float) -> str:

@@ -24,6 +24,7 @@ from webui.ended_sessions import EndedSessions
 from webui.errors import PortTaken
 from webui.farewell import Farewell
 from webui.home import Home
+from webui.last_act import remove_services_afterwards
 from webui.sessions import Sessions
 from webui.watch import Watch
 
@@ -81,11 +82,16 @@ def _serve(place: Place, listener: socket.socket, record: ProcessRecord) -> None
         assert server is not None, "nobody can leave before the server exists"
         server.should_exit = True
 
+    def leave_for_good() -> None:
+        if place.manager == "launchd":
+            remove_services_afterwards(place.home)
+        leave()
+
     app = make_app(
         control=control,
         watch=Watch(control),
         sessions=sessions,
-        farewell=Farewell(place.home, leave),
+        farewell=Farewell(place.home, leave_for_good),
         health=Health(name="webui", pid=record.pid, nonce=record.nonce),
         port=record.port,
     )

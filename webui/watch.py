@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from control.wire import EngineState, ModelOnDisk, Overview, RequestRow
+from control.wire import EngineState, ModelOnDisk, Overview, RequestRow, UnusableModel
 from webui.control_client import ControlClient
 from webui.errors import ConsoleError
 
@@ -42,7 +42,10 @@ class _Loaded:
 
 
 class Watch:
-    """Asks control on behalf of all pages; one question at a time."""
+    """Asks control on behalf of all pages; one question at a time.
+
+    `unusable`: folders that can't be loaded, of the same list as the newest `models`.
+    """
 
     def __init__(self, control: ControlClient, *, now_s: Callable[[], float] = time.monotonic) -> None:
         self._control = control
@@ -50,6 +53,7 @@ class Watch:
         self._overview: Overview | None = None
         self._recent: tuple[RequestRow, ...] = ()
         self._models: tuple[ModelOnDisk, ...] = ()
+        self.unusable: tuple[UnusableModel, ...] = ()
         self._asked_at_s = float("-inf")
         self._answered_at_s = float("-inf")
         self._models_at_s = float("-inf")
@@ -104,7 +108,8 @@ class Watch:
     async def _list_models(self) -> None:
         beside = self._loaded()
         try:
-            self._models = await self._control.models()
+            listed = await self._control.models()
+            self._models, self.unusable = listed.models, listed.refused
             self._models_at_s, self._models_beside = self._now_s(), beside
         except ConsoleError as error:
             logger.info("models unknown reason=%s", error)

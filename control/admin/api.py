@@ -16,6 +16,7 @@ from starlette.types import ASGIApp
 from control import wire
 from control.admin.edge import HANDLERS, Guard, body_of, json_answer
 from control.admin.errors import LoginLinkInvalid, OrderInvalid
+from control.departure import Departure
 from control.engine_questions import EngineQuestions
 from control.login_links import LoginLinks
 from control.overview import OverviewSource
@@ -36,6 +37,7 @@ class AdminApi:
     """Everybody that an order can go to."""
 
     supervisor: Supervisor
+    departure: Departure
     links: LoginLinks
     rooms: Sequence[AdminRoom]
     prometheus: Prometheus
@@ -57,6 +59,7 @@ class AdminApi:
             Route(wire.REDEEM, self._redeem, methods=["POST"]),
             Route(wire.METRICS, self._metrics, methods=["GET"]),
             Route(wire.QUIT, self._quit, methods=["POST"]),
+            Route(wire.LEAVE, self._leave, methods=["POST"]),
         ]
         return Guard(Starlette(routes=routes, exception_handlers=HANDLERS), secret=secret, port=port)
 
@@ -80,7 +83,7 @@ class AdminApi:
         return json_answer(await self.supervisor.clear_cache())
 
     async def _models(self, request: Request) -> Response:
-        return json_answer(wire.ModelList(models=await self.engine_questions.models()))
+        return json_answer(await self.engine_questions.models())
 
     async def _new_link(self, request: Request) -> Response:
         order = await body_of(request, wire.NewLoginLink)
@@ -99,4 +102,8 @@ class AdminApi:
 
     async def _quit(self, request: Request) -> Response:
         order = await body_of(request, wire.QuitRequest)
-        return json_answer(self.supervisor.quit(force=order.force), status=202)
+        return json_answer(self.departure.quit(force=order.force), status=202)
+
+    async def _leave(self, request: Request) -> Response:
+        order = await body_of(request, wire.LeaveRequest)
+        return json_answer(self.departure.leave(force=order.force), status=202)

@@ -37,4 +37,4 @@ class PerformanceApi:
         cache = None if status is None else status.cache
         if cache is None:
             return json_answer(wire.MissList(reason="no model is loaded"))
-        return json_answer(wire.MissList(misses=cache.misses, is_on=cache.is_on, reason=cache.reason))
+        return json_answer(wire.MissList(cache.misses, cache.is_on, cache.reason, cache.lookups))

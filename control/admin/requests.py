@@ -114,12 +114,13 @@ class RequestsApi:
 
     def _filter(self, request: Request, now_s: float) -> Search:
         given = request.query_params
-        since = _moment(given.get("since"), "since")
+        since, until = _moment(given.get("since"), "since"), _moment(given.get("until"), "until")
         if "range" in given:
             if since is not None:
                 raise OrderInvalid("Either since or range, not both.")
             chosen = range_of(given["range"])
-            since = since_s(chosen, now_s) if chosen != "all" else None
+            if chosen != "all":
+                since, until = since_s(chosen, now_s), now_s if until is None else min(until, now_s)
         outcome, request_class = given.get("outcome"), given.get("request_class")
         return Search(
             kinds=KindFilter(
@@ -130,7 +131,7 @@ class RequestsApi:
                 request_class=_one_of(request_class, CLASSES, "request_class") if request_class is not None else None,
             ),
             since_s=since,
-            until_s=_moment(given.get("until"), "until"),
+            until_s=until,
         )
 
 

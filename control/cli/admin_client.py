@@ -18,6 +18,7 @@ from engine.wire import ProcessRecord
 
 # A switch answers only after the new model's headers were read.
 TIMEOUT_S: Final = 90.0
+_BAD_REQUEST: Final = 400
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 
 
@@ -43,6 +44,12 @@ class AdminClient:
     def quit(self, *, force: bool) -> wire.Accepted:
         return self._ask("POST", wire.QUIT, wire.Accepted, wire.QuitRequest(force=force))
 
+    def leave(self, *, force: bool) -> wire.Accepted:
+        return self._ask("POST", wire.LEAVE, wire.Accepted, wire.LeaveRequest(force=force))
+
+    def restart_engine(self) -> wire.Accepted:
+        return self._ask("POST", wire.RESTART, wire.Accepted)
+
     def keys(self) -> tuple[wire.KeyView, ...]:
         return self._ask("GET", wire.KEYS, wire.KeyList).keys
 
@@ -64,6 +71,10 @@ class AdminClient:
     def set_concurrency(self, concurrency: int) -> None:
         order = wire.ConcurrencyRequest(concurrency=concurrency)
         self._ask("POST", wire.CONCURRENCY, wire.ConcurrencyRequest, order)
+
+    def set_keep_awake(self, keep_awake: wire.KeepAwake) -> None:
+        order = wire.KeepAwakeRequest(keep_awake=keep_awake)
+        self._ask("POST", wire.KEEP_AWAKE, wire.KeepAwakeRequest, order)
 
     def aliases(self) -> tuple[wire.Alias, ...]:
         return self._ask("GET", wire.ALIASES, wire.AliasList).aliases
@@ -92,13 +103,13 @@ class AdminClient:
         try:
             for piece in pieces(self._control.port, path, secret=self._secret, timeout_s=TIMEOUT_S):
                 if piece.status >= 400:
-                    raise OrderRefused(_sentence(piece.body))
+                    raise _refusal(piece.status, piece.body)
                 yield piece.body
         except (OSError, http.client.HTTPException) as error:
             raise self._silence(path) from error
 
     def _ask(self, method: str, path: str, kind: type[Answer], body: msgspec.Struct | None = None) -> Answer:
-        """Raises NotRunning, NotAnswering, and OrderRefused with its sentence when it refuses."""
+        """Raises NotRunning, NotAnswering, and with control's sentence UsageWrong or OrderRefused."""
         try:
             encoded = b"{}" if body is None else msgspec.json.encode(body)
         except UnicodeEncodeError as error:
@@ -114,7 +125,7 @@ class AdminClient:
         if answer is None:
             raise self._silence(path)
         if answer.status >= 400:
-            raise OrderRefused(_sentence(answer.body))
+            raise _refusal(answer.status, answer.body)
         try:
             return msgspec.json.decode(answer.body, type=kind)
         except msgspec.DecodeError as error:
@@ -124,6 +135,11 @@ class AdminClient:
         if live_process(self._control) is None:
             return NotRunning()
         return NotAnswering(f"pid {self._control.pid} on port {self._control.port} said nothing to {path}")
+
+
+def _refusal(status: int, body: bytes) -> UsageWrong | OrderRefused:
+    """What is wrong in itself is wrong usage, whoever noticed it; all else depends on how things stand."""
+    return UsageWrong(_sentence(body)) if status == _BAD_REQUEST else OrderRefused(_sentence(body))
 
 
 def _sentence(body: bytes) -> str:

@@ -18,10 +18,12 @@ from control.cli.cache import cache
 from control.cli.connect import connect
 from control.cli.keys import keys
 from control.cli.load_options import Budget, Context, DecodeShare, Given, KvBits, MaxGapMs, load_request
+from control.cli.login import login
 from control.cli.places import AsJson, running_control, this_place
 from control.cli.requests import requests
 from control.cli.settings import settings
-from control.command_errors import CommandFailed, StartFailed
+from control.cli.words import one_of
+from control.command_errors import CommandFailed, NotRunning, StartFailed
 from control.config import Settings
 
 FAILED: Final = 1
@@ -41,9 +43,12 @@ app.add_typer(aliases, name="aliases")
 app.add_typer(settings, name="settings")
 app.add_typer(requests, name="requests")
 app.command()(connect)
+app.command()(login)
 
 Model = Annotated[str | None, typer.Argument(help="A folder, a model's name, or `demo`. Without it: the last one.")]
 Force = Annotated[bool, typer.Option("--force", help="Do not wait for running requests: cut them.")]
+# Not for people: tests run a scripted engine.
+EngineCommand = Annotated[str | None, typer.Option(hidden=True)]
 
 
 def main() -> None:
@@ -82,17 +87,22 @@ def up(
     kv_bits: KvBits = None,
     max_gap_ms: MaxGapMs = None,
     decode_share: DecodeShare = None,
-    engine_command: Annotated[str | None, typer.Option(hidden=True)] = None,
+    manager: Annotated[
+        str | None, typer.Option(help="launchd or detached. Without it: launchd on a Mac with a desktop.")
+    ] = None,
+    engine_command: EngineCommand = None,
 ) -> None:
     """Start Splash, load a model, and wait until it is ready. Harmless when it runs already."""
     from control.cli.load_progress import LoadProgressLine
     from control.cli.up import Order, console_hint, greeting, made_home, remark
     from control.cli.up import up as bring_up
+    from control.services.choice import MANAGER_CHOICES
 
+    wanted = None if manager is None else one_of(manager, MANAGER_CHOICES, "a service manager")
     asked = load_request(model, Given(context, budget, kv_bits, max_gap_ms, decode_share))
     settings = Settings.from_env(os.environ)
     home = made_home(settings)
-    order = Order(asked, opens_browser=not no_open, engine_command=engine_command)
+    order = Order(asked, opens_browser=not no_open, manager=wanted, engine_command=engine_command)
     try:
         with LoadProgressLine() as line:
             ready = bring_up(settings, home, order, line.show)
@@ -136,22 +146,73 @@ def status(as_json: AsJson = False) -> None:
         raise typer.Exit(NOT_RUNNING)
 
 
+@app.command()
+def doctor(as_json: AsJson = False) -> None:
+    """Say what is wrong, why it matters, and how to mend it.
+
+    It changes nothing and ends nobody, and works while nothing runs.
+    """
+    from control.cli.doctor import report, show
+    from control.doctor.collection import collect
+
+    facts = collect(Settings.from_env(os.environ), os.environ)
+    found = report(facts)
+    if as_json:
+        typer.echo(_json(found))
+    else:
+        show(facts)
+    if not found["ok"]:
+        raise typer.Exit(FAILED)
+
+
 @app.command("quit")
 def quit_command(force: Force = False) -> None:
     """Stop everything: the model, the gateway, then the console."""
     from control.cli.quit import quit_splash
+    from control.services.removal import remove_services
 
+    home = this_place().home
     try:
-        left = quit_splash(this_place().home, force=force, show=lambda text: typer.echo(text, err=True))
+        left = quit_splash(home, force=force, show=lambda text: typer.echo(text, err=True))
     except KeyboardInterrupt:
         typer.echo("The model and the gateway go on quitting; `splash quit` ends the console, too.", err=True)
         raise typer.Exit(FAILED) from None
+    except NotRunning:
+        remove_services(home)
+        raise
     for each in left:
         typer.echo(f"{each.name} is still there: {each.reason}.", err=True)
     if left:
         typer.echo("`splash quit --force` does not wait.", err=True)
         raise typer.Exit(FAILED)
+    remove_services(home)
     typer.echo("Splash has quit: its processes are gone and its ports are closed.")
+
+
+@app.command("restart")
+def restart_command(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PROCESS", help="control, webui, engine. Without any: control and webui."),
+    ] = None,
+    force: Force = False,
+    engine_command: EngineCommand = None,
+) -> None:
+    """Restart single processes, as after an upgrade.
+
+    The model stays loaded unless the engine is named.
+    """
+    from control.cli.restart import TARGETS, Restart, restart
+
+    targets = [one_of(name, TARGETS, "a process") for name in names or ()]
+    place = this_place()
+    order = Restart(place.settings, place.home, lambda text: typer.echo(text, err=True), engine_command)
+    try:
+        for said in restart(order, targets, force=force):
+            typer.echo(said)
+    except KeyboardInterrupt:
+        typer.echo("What was asked to end goes on ending; `splash up` starts what is missing.", err=True)
+        raise typer.Exit(FAILED) from None
 
 
 @app.command()
@@ -176,7 +237,9 @@ def load(
     client.load(asked)
     with LoadProgressLine() as line:
         overview = wait_until_loaded(client, line.show)
-    typer.echo(f"{overview.engine.model_name} is ready.")
+    # Of the loaded model: `demo` and a folder are only what it was asked for by.
+    loaded = overview.engine.model
+    typer.echo(f"{loaded.id if loaded is not None else overview.engine.model_name} is ready.")
 
 
 @app.command()

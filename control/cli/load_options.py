@@ -32,6 +32,14 @@ DecodeShare = Annotated[
 
 _WHOLE: Final = re.compile("[0-9]{1,16}")
 _NUMBER: Final = re.compile(r"[0-9]{1,16}(\.[0-9]{1,16})?")
+# What a person writes for a setting of `control.load_settings`.
+_OPTIONS: Final = {
+    "context": "--context",
+    "budget_bytes": "--budget",
+    "kv_bits": "--kv-bits",
+    "max_gap_ms": "--max-gap-ms",
+    "decode_share": "--decode-share",
+}
 _DEFAULT_WORDS: Final = (DEFAULT, "none")
 
 Number = TypeVar("Number", int, float)
@@ -60,7 +68,8 @@ def load_request(model: str | None, given: Given) -> LoadRequest:
     )
     wrong = complaint(request)
     if wrong is not None:
-        raise UsageWrong(wrong)
+        setting, rest = wrong.split(" ", 1)
+        raise UsageWrong(f"{_OPTIONS.get(setting, setting)} {rest}")
     return request
 
 

@@ -5,6 +5,8 @@ It knows no model folder itself.
 """
 
 import asyncio
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -25,16 +27,22 @@ COLUMNS: Final = ("name", "architecture", "quantisation", "size", "context", "fi
 def print_models(place: Place, *, as_json: bool) -> None:
     """Raises StartFailed with the engine's sentence when it can't look."""
     try:
-        found = asyncio.run(EngineQuestions(place.home, python_module("engine")).models())
+        listed = asyncio.run(EngineQuestions(place.home, python_module("engine")).models())
     except ModelRefused as error:
         raise StartFailed(str(error)) from error
     if as_json:
-        typer.echo(msgspec.json.encode({"models": found}).decode())
+        typer.echo(msgspec.json.encode(listed).decode())
         return
-    rows = [_row(model) for model in found]
+    rows = [_row(model) for model in listed.models]
     if has_room(COLUMNS, rows):
         print_table(COLUMNS, rows)
-        return
+    else:
+        _print_lines(rows)
+    for folder in listed.refused:
+        typer.echo(f"{printable(Path(folder.path).name)} can't be used: {printable(folder.message)}")
+
+
+def _print_lines(rows: Sequence[tuple[str, ...]]) -> None:
     for name, *rest in rows:
         typer.echo(printable(name))
         architecture, quantization, size, context, fits, path = rest

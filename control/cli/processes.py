@@ -1,24 +1,23 @@
-"""The processes of one home as the command line sees them: found by their verified records, started detached.
+"""The processes of one home as the command line sees them: found by their verified records, also those just started.
 
 It asks nobody to do anything; that is `admin_client`.
 """
 
 import os
-import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 from control.command_errors import StartFailed, StartRefused
 from control.home import Home, ProcessName
 from control.identity import Identity, verify
-from control.log_files import last_line, open_log
+from control.log_files import last_line
+from control.services.protocol import Launched
 from engine.wire import ProcessRecord
 
 START_LIMIT_S: Final = 20.0
-END_LIMIT_S: Final = 8.0
 POLL_S: Final = 0.05
 
 
@@ -55,56 +54,27 @@ def find(home: Home, name: ProcessName) -> Found:
     return Found(name, record, None if record is None else verify(record))
 
 
-def start_detached(home: Home, name: ProcessName, command: Sequence[str]) -> subprocess.Popen[bytes]:
-    """Start a process that outlives this one and its terminal, with its output in the log file of that name."""
-    with open_log(home.log_file(name)) as log:
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            # Python puts the working directory before the installed packages, so it must hold none of ours or theirs.
-            cwd=home.root,
-            start_new_session=True,
-        )
-
-
 def python_module(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", module, *arguments]
 
 
-def wait_until_found(home: Home, name: ProcessName, child: subprocess.Popen[bytes]) -> ProcessRecord:
+def wait_until_found(home: Home, name: ProcessName, launched: Launched) -> ProcessRecord:
     """The verified record of the process that was just started.
 
     Raises StartFailed with the last thing that it said, StartRefused when that was about a port.
     """
     deadline = time.monotonic() + START_LIMIT_S
     while time.monotonic() < deadline:
-        if child.poll() is not None:
-            said = last_line(home.log_file(name)) or f"it ended with exit code {child.returncode}"
-            kind = StartRefused if child.returncode == StartRefused.exit_code else StartFailed
+        ended = launched.ended()
+        if ended is not None:
+            said = last_line(home.log_file(name), since_byte=launched.log_from_byte) or ended.reason
+            kind = StartRefused if ended.exit_code == StartRefused.exit_code else StartFailed
             raise kind(f"{name} did not start: {said}")
         record = home.read_record(name)
-        if record is not None and record.pid == child.pid and verify(record).is_ours:
+        if record is not None and launched.wrote(record) and verify(record).is_ours:
             return record
         time.sleep(POLL_S)
-    raise StartFailed(
-        f"{name} (pid {child.pid}) did not answer within {START_LIMIT_S:.0f} s; see {home.log_file(name)}."
-    )
-
-
-def end_child(home: Home, name: ProcessName, child: subprocess.Popen[bytes]) -> None:
-    """End a process that this command has started, reap it, and leave no record of it."""
-    child.terminate()
-    try:
-        child.wait(END_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        child.kill()
-        child.wait()
-    # One that is ended before it can see a signal does not remove its record itself.
-    record = home.read_record(name)
-    if record is not None and record.pid == child.pid:
-        home.remove_record(record)
+    raise StartFailed(f"{name} did not answer within {START_LIMIT_S:.0f} s; see {home.log_file(name)}.")
 
 
 def wait_for(condition: Callable[[], bool], limit_s: float) -> bool:

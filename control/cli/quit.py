@@ -9,18 +9,21 @@ right, and the port is theirs or closed, but nobody answers.
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from control.cli.admin_client import AdminClient
 from control.cli.processes import Found, find, wait_for
+from control.cli.waiting import wait_for_requests
 from control.cli.words import requests, requests_that
 from control.command_errors import CommandFailed, NotAnswering, NotRunning, OrderRefused
 from control.ending import FORCED, Ending, Patience, end_process
 from control.home import PROCESS_NAMES, Home, LockHolder, ProcessName
 from control.identity import live_process, runs_for
 from control.loopback import ask
-from engine.wire import SHUTDOWN, ProcessRecord
+from control.wire import DatabaseHealth
+from engine.wire import SHUTDOWN
 
 ENGINE_LIMIT_S: Final = 30.0
 CONTROL_LIMIT_S: Final = 15.0
@@ -28,8 +31,6 @@ SHUTDOWN_TIMEOUT_S: Final = 2.0
 RECORD_LIMIT_S: Final = 5.0
 SETTLE_LIMIT_S: Final = 5.0
 LOOK_EVERY_S: Final = 0.25
-# How often a person who waits is told that it still goes on.
-REMIND_EVERY_S: Final = 30.0
 ORDER: Final[tuple[ProcessName, ...]] = ("engine", "control", "webui")
 
 
@@ -90,10 +91,13 @@ def _quit_by_control(home: Home, control: Found, *, force: bool, show: Callable[
         show(f"{requests_that(accepted.waiting, 'wait')}; {told} told to come back.")
     if accepted.running and not force:
         show(f"Waiting for {requests(accepted.running)} to finish; `splash quit --force` does not wait.")
-        _wait_for_requests(client, record, show)
+        wait_for_requests(client, record, show, goes_on=lambda overview: overview.engine.state == "draining")
     # It ends when the engine is proven gone, and not before; it may also die on the way.
-    is_gone = wait_for(lambda: live_process(record) is None, ENGINE_LIMIT_S)
+    unwritten = _Unwritten(client)
+    is_gone = wait_for(lambda: live_process(record) is None or not unwritten.look(), ENGINE_LIMIT_S)
     if is_gone:
+        if unwritten.sentence is not None:
+            show(unwritten.sentence)
         return ()
     reason = _why_engine_is_left(client)
     if reason is not None and live_process(record) is not None:
@@ -102,24 +106,33 @@ def _quit_by_control(home: Home, control: Found, *, force: bool, show: Callable[
     return ()
 
 
-def _wait_for_requests(client: AdminClient, record: ProcessRecord, show: Callable[[str], None]) -> None:
-    """Until none runs any more, or nothing can be asked about them: by then control has ended, or ends soon."""
-    shown_at, num_shown = time.monotonic(), None
-    while live_process(record) is not None:
-        try:
-            overview = client.overview()
-        except CommandFailed:
-            return
-        running = [slot for slot in overview.slots if slot is not None]
-        if not running or overview.engine.state != "draining":
-            return
-        is_told = num_shown in (None, len(running)) and time.monotonic() - shown_at < REMIND_EVERY_S
-        if not is_told:
-            num_tokens = sum(slot.output_tokens for slot in running)
-            show(f"Still waiting for {requests(len(running))}, with {num_tokens:,} tokens written so far.")
-            shown_at = time.monotonic()
-        num_shown = len(running)
-        time.sleep(LOOK_EVERY_S)
+class _Unwritten:
+    """Rows of requests that the database has not taken, as control last said: when it has ended nobody can be asked."""
+
+    def __init__(self, client: AdminClient) -> None:
+        self._client = client
+        self._look_at = 0.0
+        self._health = DatabaseHealth()
+
+    def look(self) -> Literal[True]:
+        """Now and then."""
+        if time.monotonic() >= self._look_at:
+            with suppress(CommandFailed):
+                self._health = self._client.overview().database
+            self._look_at = time.monotonic() + LOOK_EVERY_S
+        return True
+
+    @property
+    def sentence(self) -> str | None:
+        """None: there is nothing to say."""
+        count, problem = self._health.waiting_rows + self._health.lost_rows, self._health.problem
+        if not count:
+            return None
+        rows, are = ("1 row", "is") if count == 1 else (f"{count:,} rows", "are")
+        because = f" ({problem})" if problem is not None else ""
+        return (
+            f"{rows} of requests could not be written to the database{because}, and {are} lost; `splash logs control`."
+        )
 
 
 def _why_engine_is_left(client: AdminClient) -> str | None:

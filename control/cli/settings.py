@@ -5,7 +5,7 @@ It does not say what a setting can be: control does.
 
 import re
 from collections.abc import Callable
-from typing import Annotated, Final
+from typing import Annotated, Final, get_args
 
 import msgspec
 import typer
@@ -16,9 +16,11 @@ from control.cli.prices import PRICE, price_of, price_rows, with_price
 from control.cli.tables import print_table, printable
 from control.command_errors import UsageWrong
 from control.fifo import MAXIMUM_CONCURRENCY
-from control.wire import HeartbeatSettings
+from control.wire import HeartbeatSettings, KeepAwake, Power
 
 CONCURRENCY: Final = "concurrency"
+KEEP_AWAKE: Final = "keep_awake"
+KEEP_AWAKE_CHOICES: Final[tuple[KeepAwake, ...]] = get_args(KeepAwake)
 HEARTBEAT: Final = "heartbeat."
 DIGIT: Final = re.compile("[0-9]{1,3}")
 
@@ -32,12 +34,18 @@ def list_settings(context: typer.Context, as_json: AsJson = False) -> None:
     if context.invoked_subcommand is not None:
         return
     client = running_control(this_place())
-    concurrency, heartbeats, prices = client.overview().concurrency, client.heartbeats(), client.prices()
+    overview, heartbeats, prices = client.overview(), client.heartbeats(), client.prices()
     if as_json:
-        values = {CONCURRENCY: concurrency, "heartbeats": heartbeats.modes, "prices": prices}
+        values = {
+            CONCURRENCY: overview.concurrency,
+            KEEP_AWAKE: overview.power.keep_awake,
+            "heartbeats": heartbeats.modes,
+            "prices": prices,
+        }
         typer.echo(msgspec.json.encode(values).decode())
     else:
-        print_table(("setting", "value", "can be"), [*rows(concurrency, heartbeats), *price_rows(prices)])
+        listed = [*rows(overview.concurrency, heartbeats), keep_awake_row(overview.power), *price_rows(prices)]
+        print_table(("setting", "value", "can be"), listed)
 
 
 @settings.command("set")
@@ -63,20 +71,51 @@ def rows(concurrency: int, heartbeats: HeartbeatSettings) -> list[tuple[str, str
     ]
 
 
+def keep_awake_row(power: Power) -> tuple[str, str, str]:
+    choices = ", ".join(KEEP_AWAKE_CHOICES)
+    return (KEEP_AWAKE, power.keep_awake, choices if power.can_keep_awake else f"{choices}; no effect on this machine")
+
+
 def change_of(text: str) -> Callable[[AdminClient], None]:
     """What sends it. Raises UsageWrong for a name that no setting has."""
     name, has_value, value = text.partition("=")
     if not has_value:
         raise UsageWrong(f"What shall {printable(name)} be? NAME=VALUE.")
     if name == CONCURRENCY:
-        if DIGIT.fullmatch(value) is None:
-            raise UsageWrong(f"{CONCURRENCY} is a number, 1 to {MAXIMUM_CONCURRENCY}.")
+        if DIGIT.fullmatch(value) is None or not 1 <= int(value) <= MAXIMUM_CONCURRENCY:
+            raise UsageWrong(f"{CONCURRENCY} is a number, 1 to {MAXIMUM_CONCURRENCY}, and not {printable(value)!r}.")
         return lambda client: client.set_concurrency(int(value))
+    if name == KEEP_AWAKE:
+        keep_awake = _keep_awake(value)
+        return lambda client: client.set_keep_awake(keep_awake)
     if name.startswith(HEARTBEAT):
-        return lambda client: client.set_heartbeat(name.removeprefix(HEARTBEAT), value)
+        return lambda client: _set_heartbeat(client, name, value)
     if name.startswith(PRICE):
         # A model's id may hold a "=", a price can't.
         name, _, value = text.rpartition("=")
-        price, model = price_of(value), name.removeprefix(PRICE)
+        price, model = price_of(value, name), name.removeprefix(PRICE)
         return lambda client: client.set_prices(with_price(client.prices(), model, price))
-    raise UsageWrong(f"There is no setting {printable(name)!r}; `splash settings` lists them.")
+    raise _unknown(name)
+
+
+def _set_heartbeat(client: AdminClient, name: str, value: str) -> None:
+    """Raises UsageWrong for a setting or a mode that control does not have."""
+    dialect = name.removeprefix(HEARTBEAT)
+    choices = client.heartbeats().choices.get(dialect)
+    if choices is None:
+        raise _unknown(name)
+    if value not in choices:
+        raise UsageWrong(f"{name} is one of {', '.join(choices)}, and not {printable(value)!r}.")
+    client.set_heartbeat(dialect, value)
+
+
+def _unknown(name: str) -> UsageWrong:
+    return UsageWrong(f"There is no setting {printable(name)!r}; `splash settings` lists them.")
+
+
+def _keep_awake(value: str) -> KeepAwake:
+    """Raises UsageWrong."""
+    for choice in KEEP_AWAKE_CHOICES:
+        if value == choice:
+            return choice
+    raise UsageWrong(f"{KEEP_AWAKE} is one of {', '.join(KEEP_AWAKE_CHOICES)}, and not {printable(value)!r}.")

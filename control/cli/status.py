@@ -1,9 +1,10 @@
 """`splash status`: every process of this home, whether it is really ours, and the memory that it holds.
 
-It changes nothing; a stale record is shown as stale.
+It changes nothing; a stale record is shown as stale, and a process that no record names is shown as unrecorded.
 """
 
 import time
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from control.cli.admin_client import AdminClient
@@ -12,8 +13,9 @@ from control.cli.sizes import size_text
 from control.cli.tables import print_facts, print_table
 from control.cli.words import requests_that
 from control.command_errors import CommandFailed
+from control.doctor.process_table import Other, UserProcess, others, user_processes
 from control.home import PROCESS_NAMES, Home
-from control.identity import resident_bytes
+from control.identity import resident_bytes, runs_for
 from control.wire import CacheStatus, EngineView, Overview
 
 MIB: Final = 1024**2
@@ -25,12 +27,18 @@ STATE_BY_VERDICT: Final = {
     "stranger": "not ours",
 }
 NOT_RUNNING_STATES: Final = ("stopped", "stale")
+MINUTE_S: Final = 60
+HOUR_S: Final = 60 * MINUTE_S
+DAY_S: Final = 24 * HOUR_S
 
 Report = dict[str, dict[str, Any]]
 
 
-def status(home: Home) -> Report:
-    """One entry per process, in the form that `splash status --json` prints."""
+def status(home: Home, processes: Callable[[], Iterable[UserProcess]] = user_processes) -> Report:
+    """One entry per process, in the form that `splash status --json` prints.
+
+    The `others` of an entry are its helpers, and those of its kind that no record names.
+    """
     found = {name: find(home, name) for name in PROCESS_NAMES}
     overview = _overview(home, found["control"])
     report: Report = {name: _process(found[name]) for name in ("control", "webui", "engine")}
@@ -45,12 +53,18 @@ def status(home: Home) -> Report:
     if overview is not None:
         report["control"] |= {"api": overview.api_base, "quitting": overview.quitting}
         _add_engine(engine, overview)
+    recorded = {
+        name: each.record.pid for name, each in found.items() if each.record is not None and _is_ours(each, home)
+    }
+    if holder is not None and holder.pid is not None:
+        recorded["control"] = holder.pid
+    _add_others(report, others(processes(), home.root, recorded))
     return report
 
 
 def table(report: Report) -> None:
     """Narrow columns only; what takes words stands below, so that 80 columns are enough."""
-    print_table(("process", "state", "pid", "port", "memory"), (_row(name, entry) for name, entry in report.items()))
+    print_table(("process", "state", "pid", "port", "memory", "age"), _rows(report))
     print_facts(facts(report))
 
 
@@ -60,6 +74,8 @@ def facts(report: Report) -> list[tuple[str, str]]:
     found = [(name, entry["reason"]) for name, entry in report.items() if entry.get("reason")]
     if not is_running(report):
         found.append(("hint", _start_text(report)))
+    if any(other["is_unrecorded"] for entry in report.values() for other in entry.get("others", ())):
+        found.append(("unrecorded", "no record names it; `splash doctor` says how to end it"))
     found += [
         ("quitting", _ending_text(report) if report["control"].get("quitting") else None),
         ("draining", _ending_text(report) if _is_draining(report) else None),
@@ -73,8 +89,19 @@ def facts(report: Report) -> list[tuple[str, str]]:
             ", ".join(engine.get("failed_tests", ())) and f"not passed: {', '.join(engine['failed_tests'])}",
         ),
         ("error", engine.get("error")),
+        ("verified", ", ".join(name for name, entry in report.items() if entry.get("identity") == "ours")),
+        ("managers", _by_name(report, "manager")),
+        ("version", _by_name(report, "version")),
     ]
     return [(label, text) for label, text in found if text]
+
+
+def _rows(report: Report) -> Iterator[tuple[str, ...]]:
+    for name, entry in report.items():
+        yield _row(name, entry)
+        for other in entry.get("others", ()):
+            state = "unrecorded" if other["is_unrecorded"] else "helper"
+            yield _row(f"└ {other['name']}", other | {"state": state, "port": None})
 
 
 def _row(name: str, entry: dict[str, Any]) -> tuple[str, ...]:
@@ -85,7 +112,52 @@ def _row(name: str, entry: dict[str, Any]) -> tuple[str, ...]:
         str(entry["pid"] or ""),
         str(entry["port"] or ""),
         "" if memory is None else f"{memory / MIB:,.0f} MiB",
+        "" if entry.get("uptime_s") is None else age_text(entry["uptime_s"]),
     )
+
+
+def age_text(age_s: float) -> str:
+    """Two units at most: `5 s`, `12 min`, `3 h 5 min`, `12 d 3 h`."""
+    seconds = max(int(age_s), 0)
+    if seconds < MINUTE_S:
+        return f"{seconds} s"
+    if seconds < HOUR_S:
+        return f"{seconds // MINUTE_S} min"
+    if seconds < DAY_S:
+        return f"{seconds // HOUR_S} h {seconds % HOUR_S // MINUTE_S} min"
+    return f"{seconds // DAY_S} d {seconds % DAY_S // HOUR_S} h"
+
+
+def _by_name(report: Report, field: str) -> str:
+    """`0.1.0` when it is the same for all that run, else `0.2.0 (control, webui), 0.1.0 (engine)`."""
+    names: dict[str, list[str]] = {}
+    for name, entry in report.items():
+        if entry.get(field):
+            names.setdefault(entry[field], []).append(name)
+    if len(names) == 1:
+        return next(iter(names))
+    return ", ".join(f"{value} ({', '.join(found)})" for value, found in names.items())
+
+
+def _is_ours(found: Found, home: Home) -> bool:
+    """A record alone could name anybody, whose children are none of ours."""
+    return found.is_ours or (found.is_alive and found.record is not None and runs_for(found.record, home.root))
+
+
+def _add_others(report: Report, found: Iterable[Other]) -> None:
+    found = tuple(found)
+    for name in PROCESS_NAMES:
+        report[name]["others"] = [_other(each) for each in found if each.role == name]
+
+
+def _other(other: Other) -> dict[str, Any]:
+    return {
+        "name": other.title,
+        "pid": other.process.pid,
+        "is_unrecorded": other.is_unrecorded,
+        "memory_bytes": other.process.resident_bytes,
+        "uptime_s": round(max(time.time() - other.process.created_at_s, 0.0), 1),
+    }
 
 
 def _settings_text(settings: dict[str, Any] | None) -> str | None:
@@ -140,6 +212,7 @@ def _process(found: Found) -> dict[str, Any]:
         "pid": record.pid,
         "port": record.port,
         "state": state,
+        "identity": identity.verdict,
         "memory_bytes": resident_bytes(record),
         "uptime_s": round(time.time() - record.started_at_s, 1),
         "manager": record.manager,

@@ -3,7 +3,6 @@
 It stops nothing: what it can't reuse it names.
 """
 
-import subprocess
 import time
 import webbrowser
 from collections.abc import Callable
@@ -13,21 +12,15 @@ from typing import Final
 import msgspec
 
 from control.cli.admin_client import AdminClient
-from control.cli.processes import (
-    Found,
-    end_child,
-    find,
-    has_display,
-    python_module,
-    start_detached,
-    wait_for,
-    wait_until_found,
-)
+from control.cli.processes import Found, find, has_display, wait_for, wait_until_found
+from control.cli.starting import start_console, start_control
 from control.command_errors import CommandFailed, StartFailed
 from control.config import Settings, bracketed
 from control.home import Home, ProcessName
 from control.loopback import LOOPBACK
 from control.ports import require_free
+from control.services.choice import ManagerChoice, manager_for
+from control.services.protocol import Launched
 from control.wire import EngineView, LoadRequest, Overview
 from engine.wire import ProcessRecord
 
@@ -45,10 +38,14 @@ CONSOLE_LIMIT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What the person asked for. `engine_command` replaces `python -m engine`; tests give a scripted engine with it."""
+    """What the person asked for. `engine_command` replaces `python -m engine`; tests give a scripted engine with it.
+
+    `manager` None: the machine's own. It is for what is started; what runs stays where it is.
+    """
 
     load: LoadRequest
     opens_browser: bool
+    manager: ManagerChoice | None = None
     engine_command: str | None = None
 
 
@@ -64,11 +61,12 @@ class Addresses(msgspec.Struct, frozen=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """`set_aside`: as in `control.wire.DatabaseHealth`."""
+    """`set_aside`, `from_copy`: as in `control.wire.DatabaseHealth`."""
 
     addresses: Addresses
     is_demo: bool
     set_aside: str | None = None
+    from_copy: bool = False
 
 
 def made_home(settings: Settings) -> Home:
@@ -86,7 +84,7 @@ def made_home(settings: Settings) -> Home:
 def up(settings: Settings, home: Home, order: Order, show: Callable[[EngineView], None]) -> Ready:
     """Everything runs when this returns. Raises CommandFailed; what did start then stays up, and can explain itself."""
     with home.only_one("up", wait=True):
-        control, console = _start(settings, home, order.engine_command)
+        control, console = _start(settings, home, order)
         client = AdminClient(home, control)
         key = None
         if not client.keys():
@@ -99,7 +97,8 @@ def up(settings: Settings, home: Home, order: Order, show: Callable[[EngineView]
     link = login_link(client, address, opens_browser=order.opens_browser)
     name = model.id if model is not None else overview.engine.model_name or ""
     addresses = Addresses(api=overview.api_base, console=address, login=link, model=name, key=key)
-    return Ready(addresses, is_demo=model is not None and model.is_demo, set_aside=overview.database.set_aside)
+    database, is_demo = overview.database, model is not None and model.is_demo
+    return Ready(addresses, is_demo=is_demo, set_aside=database.set_aside, from_copy=database.from_copy)
 
 
 def wait_until_loaded(client: AdminClient, show: Callable[[EngineView], None]) -> Overview:
@@ -175,6 +174,11 @@ def greeting(ready: Ready) -> str:
 
 def remark(ready: Ready) -> str | None:
     """What is not as it was; None: nothing."""
+    if ready.from_copy:
+        return (
+            "There was no database: a new one was begun, with the keys and settings of splash-keys.json. To begin with "
+            "nothing, `splash quit`, and remove both."
+        )
     if ready.set_aside is None:
         return None
     return (
@@ -183,23 +187,24 @@ def remark(ready: Ready) -> str | None:
     )
 
 
-def _start(settings: Settings, home: Home, engine_command: str | None) -> tuple[ProcessRecord, ProcessRecord]:
+def _start(settings: Settings, home: Home, order: Order) -> tuple[ProcessRecord, ProcessRecord]:
     """Both processes, each reused when it is alive and ours. Both are started before either is waited for."""
     _wait_for_quit(home)
     control, console = _find_settled(home, "control"), _find_settled(home, "webui")
     admin_port = control.record.port if control.is_ours and control.record is not None else settings.admin_port
     _require_ports(settings, home, control, console)
-    children: dict[ProcessName, subprocess.Popen[bytes]] = {}
-    if not control.is_ours:
-        children["control"] = start_detached(home, "control", _control_command(engine_command))
-    if not console.is_ours:
-        children["webui"] = start_detached(home, "webui", _console_command(settings, home, admin_port))
+    manager = manager_for(home, order.manager)
+    launched: dict[ProcessName, Launched] = {}
     try:
-        return _record(home, control, children), _record(home, console, children)
+        if not control.is_ours:
+            launched["control"] = start_control(manager, home, order.engine_command)
+        if not console.is_ours:
+            launched["webui"] = start_console(manager, settings, home, admin_port)
+        return _record(home, control, launched), _record(home, console, launched)
     except BaseException:
         # Nothing is left half-started: one of the two without the other explains nothing.
-        for name, child in children.items():
-            end_child(home, name, child)
+        for each in launched.values():
+            each.end()
         raise
 
 
@@ -246,26 +251,8 @@ def _find_settled(home: Home, name: ProcessName) -> Found:
     return found
 
 
-def _control_command(engine_command: str | None) -> list[str]:
-    arguments = ["--manager", "detached"]
-    if engine_command is not None:
-        arguments += ["--engine-command", engine_command]
-    return python_module("control", *arguments)
-
-
-def _console_command(settings: Settings, home: Home, admin_port: int) -> list[str]:
-    return python_module(
-        "webui",
-        *("--home", str(home.root)),
-        *("--port", str(settings.console_port)),
-        *("--admin-port", str(admin_port)),
-        *("--host", settings.host),
-        *("--manager", "detached"),
-    )
-
-
-def _record(home: Home, found: Found, children: dict[ProcessName, subprocess.Popen[bytes]]) -> ProcessRecord:
-    if found.name in children:
-        return wait_until_found(home, found.name, children[found.name])
+def _record(home: Home, found: Found, launched: dict[ProcessName, Launched]) -> ProcessRecord:
+    if found.name in launched:
+        return wait_until_found(home, found.name, launched[found.name])
     assert found.record is not None
     return found.record

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
-from sqlalchemy import Column, ColumnElement, Connection, Table, func, select
+from sqlalchemy import Column, ColumnElement, Connection, Table, and_, func, select
 
 from control.metrics.buckets import percentiles
 from control.metrics.local_day import local_day
@@ -32,7 +32,7 @@ OPEN_S: Final = 3 * DAY_S
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """The tables of hours, or those of days. `first`: the first of them in a span; `step_of`: where one lies in it.
+    """The tables of hours, or those of days. `first`, `last`: those of a span; `step_of`: where one lies in it.
 
     `first_open`: those from it on may still change.
     """
@@ -41,6 +41,7 @@ class Period:
     decode: Table
     times: Table
     first: Callable[[Span], int | str]
+    last: Callable[[Span], int | str]
     first_open: Callable[[Span], int | str]
     step_of: Callable[[Span, Any], float]
 
@@ -48,25 +49,31 @@ class Period:
         return next(iter(table.primary_key.columns))
 
     def is_within(self, table: Table, span: Span) -> ColumnElement[bool]:
-        return self.when(table) >= self.first(span)
+        return self._is_from(table, self.first(span), span)
 
     def is_closed(self, table: Table, span: Span) -> ColumnElement[bool]:
-        return self.is_within(table, span) & (self.when(table) < self.first_open(span))
+        return (self.when(table) >= self.first(span)) & (self.when(table) < self.first_open(span))
 
     def is_open(self, table: Table, span: Span) -> ColumnElement[bool]:
         # Of two lower bounds, SQLite would look up the first in the index, and read all that it lets through.
-        return self.when(table) >= max(self.first(span), self.first_open(span))
+        return self._is_from(table, max(self.first(span), self.first_open(span)), span)
+
+    def _is_from(self, table: Table, first: Any, span: Span) -> ColumnElement[bool]:
+        # A clock that was ahead has left hours and days that are still to come.
+        return and_(self.when(table) >= first, self.when(table) <= self.last(span))
 
 
 HOURS: Final = Period(
     *(hourly_requests, hourly_decode, hourly_times),
     lambda span: int(span.begin_s),
+    lambda span: int(span.now_s // HOUR_S * HOUR_S),
     lambda span: int((span.now_s - OPEN_S) // HOUR_S * HOUR_S),
     Span.step_of,
 )
 DAYS: Final = Period(
     *(daily_requests, daily_decode, daily_times),
     lambda span: span.first_day,
+    lambda span: local_day(span.now_s),
     lambda span: local_day(span.now_s - OPEN_S),
     Span.step_of_day,
 )

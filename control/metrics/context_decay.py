@@ -16,12 +16,14 @@ LEAST_SECONDS: Final = 2.0
 POINTS_LIMIT: Final = 1000
 
 
-def context_points(connection: Connection, *, since_s: float, model: str | None) -> tuple[ContextPoint, ...]:
+def context_points(
+    connection: Connection, *, since_s: float, until_s: float, model: str | None
+) -> tuple[ContextPoint, ...]:
     """The newest, oldest first."""
     columns = stretches.c
     statement = (
         select(columns.context_tokens, columns.tokens / columns.seconds, columns.seconds)
-        .where(_is_a_point(since_s, model))
+        .where(_is_a_point(since_s, until_s, model))
         .order_by(columns.started_at_s.desc())
         .limit(POINTS_LIMIT)
     )
@@ -32,14 +34,16 @@ def context_points(connection: Connection, *, since_s: float, model: str | None)
     )
 
 
-def context_regression(connection: Connection, *, since_s: float, model: str | None) -> Regression | None:
+def context_regression(
+    connection: Connection, *, since_s: float, until_s: float, model: str | None
+) -> Regression | None:
     """Over all that are such points, not only the newest; None when two contexts are not there to compare.
 
     With weights w = seconds, x = context, y = tokens / seconds and means over w: slope = Sxy / Sxx, correlation =
     Sxy / sqrt(Sxx * Syy). Taken around the means in a second pass: sums of squares would lose the digits that matter.
     """
     columns = stretches.c
-    is_point = _is_a_point(since_s, model)
+    is_point = _is_a_point(since_s, until_s, model)
     weight, context = columns.seconds, columns.context_tokens
     speed = columns.tokens / columns.seconds
     totals = select(func.count(), func.sum(weight), func.sum(weight * context), func.sum(columns.tokens))
@@ -65,7 +69,8 @@ def context_regression(connection: Connection, *, since_s: float, model: str | N
     )
 
 
-def _is_a_point(since_s: float, model: str | None) -> ColumnElement[bool]:
+def _is_a_point(since_s: float, until_s: float, model: str | None) -> ColumnElement[bool]:
     columns = stretches.c
-    found = and_(columns.started_at_s >= since_s, columns.width == 1, columns.seconds >= LEAST_SECONDS)
+    is_within = and_(columns.started_at_s >= since_s, columns.started_at_s <= until_s)
+    found = and_(is_within, columns.width == 1, columns.seconds >= LEAST_SECONDS)
     return found if model is None else and_(found, columns.model == model)

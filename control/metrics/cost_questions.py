@@ -11,17 +11,17 @@ from typing import Any, Final
 import msgspec
 from sqlalchemy import ColumnElement, Connection, Select, Table, func, literal, select
 
-from control.metrics.local_day import local_day
+from control.metrics.local_day import local_day, midnight_days_before_s
 from control.metrics.questions import Questions
-from control.metrics.ranges import DAY_S, HOUR_S, RANGE_S, since_s
+from control.metrics.ranges import HOUR_S, MONTH_DAYS, since_s
 from control.metrics.tables import daily_requests, hourly_requests, requests
 from control.prices import Prices, Tariff, Tokens
 from control.wire import CostLine, CostReport, Range, Today
 
-# 400 days: more than a year, and as many columns as a chart can show.
-DAYS_LIMIT_S: Final = 399 * DAY_S
+# With today: more than a year, and as many columns as a chart can show.
+DAYS_LIMIT: Final = 400
 # A short range, too, is shown beside the days around it.
-LEAST_DAYS_S: Final = RANGE_S["month"]
+LEAST_DAYS: Final = MONTH_DAYS
 MONTH_LENGTH: Final = len("YYYY-MM")
 
 ByModel = Mapping[str, Tokens]
@@ -42,7 +42,7 @@ class CostQuestions:
     async def today(self) -> Today:
         """As `Questions.today`, with what was saved."""
         totals, tariff, today = await self._questions.today(), self._prices.tariff, local_day(self._wall())
-        days = await self._questions.ask(lambda connection: _days(connection, today))
+        days = await self._questions.ask(lambda connection: _days(connection, today, today))
         return msgspec.structs.replace(totals, saved=tariff.cost(days.by_label.get(today, {})))
 
 
@@ -63,44 +63,56 @@ class _Used:
 def _report(connection: Connection, tariff: Tariff, chosen: Range, now_s: float) -> CostReport:
     begin_s = since_s(chosen, now_s)
     keys, models, total = _Used(), _Used(), _Used()
-    for row in _of_the_range(connection, chosen, begin_s):
+    for row in _of_the_range(connection, chosen, begin_s, now_s):
         tokens = _tokens(row)
         keys.add(row.key, row.model, tokens)
         models.add(row.model, row.model, tokens)
         total.add("", row.model, tokens)
-    oldest_s = max(min(begin_s, now_s - LEAST_DAYS_S), now_s - DAYS_LIMIT_S)
+    least_s, limit_s = (midnight_days_before_s(now_s, number - 1) for number in (LEAST_DAYS, DAYS_LIMIT))
+    oldest_s = max(min(begin_s, least_s), limit_s)
+    first_day, last_day = local_day(oldest_s), local_day(now_s)
+    days = tuple(_days(connection, first_day, last_day).lines(tariff))
+    if chosen == "all":
+        first_day = min([local_day(least_s), *(line.label for line in days[:1])])
     return CostReport(
         range=chosen,
         prices=tariff.prices,
         total=tariff.cost(total.by_label.get("", {})),
-        days=tuple(_days(connection, local_day(oldest_s)).lines(tariff)),
-        months=tuple(_months(connection).lines(tariff)),
+        first_day=first_day,
+        last_day=last_day,
+        days=days,
+        months=tuple(_months(connection, local_day(now_s)).lines(tariff)),
         keys=_dearest_first(tariff, keys),
         models=_dearest_first(tariff, models),
     )
 
 
-def _of_the_range(connection: Connection, chosen: Range, begin_s: float) -> Iterable[Any]:
+def _of_the_range(connection: Connection, chosen: Range, begin_s: float, now_s: float) -> Iterable[Any]:
     """Sums by model and key. The hour that the range begins in is summed from its rows, which are still there."""
     if chosen == "all":
-        return connection.execute(_sums(daily_requests, daily_requests.c.model, daily_requests.c.key))
+        days = _sums(daily_requests, daily_requests.c.model, daily_requests.c.key)
+        return connection.execute(days.where(daily_requests.c.day <= local_day(now_s)))
     first_whole_hour_s = -(-begin_s // HOUR_S) * HOUR_S
-    is_at_the_edge = (requests.c.started_at_s >= begin_s) & (requests.c.started_at_s < first_whole_hour_s)
-    edge = _sums(requests, requests.c.model, requests.c.key).where(is_at_the_edge)
+    started_at_s = requests.c.started_at_s
+    edge = _sums(requests, requests.c.model, requests.c.key).where(
+        started_at_s >= begin_s, started_at_s < first_whole_hour_s, started_at_s <= now_s
+    )
     hours = _sums(hourly_requests, hourly_requests.c.model, hourly_requests.c.key)
-    whole = hours.where(hourly_requests.c.hour_s >= first_whole_hour_s)
+    whole = hours.where(hourly_requests.c.hour_s >= first_whole_hour_s, hourly_requests.c.hour_s <= now_s)
     return (*connection.execute(edge), *connection.execute(whole))
 
 
-def _days(connection: Connection, first: str) -> _Used:
-    """From the day `first` on."""
+def _days(connection: Connection, first: str, last: str) -> _Used:
     columns = daily_requests.c
-    return _by_date(connection, _sums(daily_requests, columns.day, columns.model).where(columns.day >= first))
+    is_within = (columns.day >= first) & (columns.day <= last)
+    return _by_date(connection, _sums(daily_requests, columns.day, columns.model).where(is_within))
 
 
-def _months(connection: Connection) -> _Used:
+def _months(connection: Connection, last: str) -> _Used:
+    """All of them, as far as to the day `last`."""
     month = func.substr(daily_requests.c.day, 1, MONTH_LENGTH).label("day")
-    return _by_date(connection, _sums(daily_requests, month, daily_requests.c.model))
+    sums = _sums(daily_requests, month, daily_requests.c.model)
+    return _by_date(connection, sums.where(daily_requests.c.day <= last))
 
 
 def _by_date(connection: Connection, sums: Select[Any]) -> _Used:

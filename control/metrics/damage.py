@@ -38,7 +38,9 @@ class DatabaseDamaged(DatabaseUnusable):
 
 
 def is_damage(error: BaseException) -> bool:
-    """Of an error of SQLite or SQLAlchemy: whether the file is at fault, and not its disk, its rights or its users."""
+    """Whether the file is at fault, and not its disk, its rights or its users. Of SQLite's, SQLAlchemy's and ours."""
+    if isinstance(error, DatabaseDamaged):
+        return True
     cause = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(cause, "sqlite_errorcode", None)
     return code is not None and (code & PRIMARY_CODE in DAMAGE or code == CUT_OFF)

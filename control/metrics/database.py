@@ -79,7 +79,7 @@ def _check(engine: Engine, path: Path) -> None:
 
 
 def _unusable(path: Path, error: Exception) -> DatabaseUnusable:
-    if isinstance(error, DatabaseDamaged) or is_damage(error):
+    if is_damage(error):
         return DatabaseDamaged(f"The database {path} cannot be used: {cause_of(error)}.")
     if isinstance(error, DatabaseUnusable):
         return error

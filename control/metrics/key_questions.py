@@ -12,13 +12,12 @@ from typing import Final
 
 from sqlalchemy import Connection, func, select
 
-from control.metrics.local_day import local_day, next_midnight_s
+from control.metrics.local_day import local_day, midnight_days_before_s, next_midnight_s
 from control.metrics.questions import Questions
 from control.metrics.tables import daily_requests, hourly_requests, requests
 from control.wire import KeyTotals, KeyView
 
 NUM_DAYS: Final = 30
-DAY_S: Final = 24 * 3600
 HOUR_S: Final = 3600
 
 
@@ -38,24 +37,25 @@ async def key_totals(
     questions: Questions, views: Sequence[KeyView], *, wall: Callable[[], float] = time.time
 ) -> tuple[KeyTotals, ...]:
     """Of keys that were used, in the order of `views`. Raises SQLAlchemyError or TimeoutError."""
-    since_day = local_day(wall() - (NUM_DAYS - 1) * DAY_S)
-    return await questions.ask(lambda connection: _totals(connection, views, since_day))
+    now_s = wall()
+    since_day, today = local_day(midnight_days_before_s(now_s, NUM_DAYS - 1)), local_day(now_s)
+    return await questions.ask(lambda connection: _totals(connection, views, since_day, today))
 
 
-def _totals(connection: Connection, views: Sequence[KeyView], since_day: str) -> tuple[KeyTotals, ...]:
+def _totals(connection: Connection, views: Sequence[KeyView], since_day: str, today: str) -> tuple[KeyTotals, ...]:
     by_key: dict[str, list[_Day]] = {}
-    for day in _days(connection, since_day):
+    for day in _days(connection, since_day, today):
         by_key.setdefault(day.key, []).append(day)
     of_each = ((view, [day for day in by_key.get(view.name, ()) if _lived(view, day.day)]) for view in views)
     return tuple(_of_key(connection, view, days) for view, days in of_each if days)
 
 
-def _days(connection: Connection, since_day: str) -> Iterable[_Day]:
+def _days(connection: Connection, since_day: str, today: str) -> Iterable[_Day]:
     columns = daily_requests.c
     sums = (columns.requests, columns.prompt_tokens, columns.cached_tokens, columns.completion_tokens)
     rows = connection.execute(
         select(columns.day, columns.key, *(func.sum(each) for each in sums))
-        .where(columns.day >= since_day, columns.requests > 0)
+        .where(columns.day >= since_day, columns.day <= today, columns.requests > 0)
         .group_by(columns.day, columns.key)
         .order_by(columns.day)
     )

@@ -1,9 +1,11 @@
 """A copy of keys and settings in a small file beside splash.db: what a start takes when the database is damaged.
 
-It holds what the two tables hold, so of a key its digest only. While the database can be read nobody reads it.
+It holds what the two tables hold, so of a key its digest only. While the database can be read, only what is revoked
+counts: an earlier database that somebody puts back makes no key valid again.
 """
 
 import logging
+import time
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -61,12 +63,22 @@ def rows_of(connection: Connection) -> dict[str, Any]:
 
 
 def keep(rows: dict[str, Any], database: Path) -> None:
-    """Written when it is another than before. What can't be written is logged: the database has it."""
+    """Written when it is another than before. What can't be written is logged: the database has it.
+
+    One that has keys which the new one has not is kept beside it.
+    """
     file = copy_of(database)
     try:
-        content = _ENCODER.encode(msgspec.convert(rows, Kept))
-        if _content_of(file) != content:
-            write_whole(file, content)
+        kept, former = msgspec.convert(rows, Kept), _content_of(file)
+        content = _ENCODER.encode(kept)
+        if former == content:
+            return
+        if former and (num_lost := _num_lost(former, kept)) != 0:
+            aside = _name_of_former(file, time.time())
+            if not aside.exists():
+                write_whole(aside, former)
+            logger.warning("copy of keys kept, the database lacks some file=%s lost=%s", aside, num_lost or "unknown")
+        write_whole(file, content)
     except (msgspec.ValidationError, HomeUnusable, OSError) as error:
         logger.warning("copy of keys and settings not written file=%s reason=%s", file, error)
 
@@ -82,22 +94,46 @@ def keep_at_start(engine: Engine, database: Path) -> None:
     keep(rows, database)
 
 
-def take_over(connection: Connection, database: Path) -> None:
-    """What `connection`'s tables lack; what they have stays, but a key that is revoked in either is revoked."""
+def kept_of(database: Path) -> Kept | None:
+    """None when there is no copy, it can't be read, or nothing is in it."""
     file = copy_of(database)
     try:
         content = _content_of(file)
         kept = None if content is None else msgspec.json.decode(content, type=Kept)
     except (OSError, msgspec.DecodeError, RecursionError) as error:
         logger.warning("copy of keys and settings can't be read file=%s reason=%s", file, error)
-        return
+        return None
+    return kept if kept is not None and (kept.keys or kept.settings) else None
+
+
+def revoke_again(engine: Engine, database: Path) -> None:
+    """Keys that the copy knows as revoked and the database as valid: somebody has put an earlier database here.
+
+    What can't be read or written is logged.
+    """
+    kept = kept_of(database)
     if kept is None:
         return
+    try:
+        with engine.begin() as connection:
+            names = _revoke(connection, kept)
+    except SQLAlchemyError as error:
+        logger.error("keys of an earlier database not revoked reason=%s", cause_of(error))
+        return
+    if names:
+        logger.warning("keys revoked again, which an earlier database has as valid names=%r", names)
+
+
+def take_over(connection: Connection, database: Path) -> bool:
+    """What `connection`'s tables lack; what they have stays, but a key that is revoked in either is revoked.
+
+    Whether there was anything.
+    """
+    file, kept = copy_of(database), kept_of(database)
+    if kept is None:
+        return False
     # Before the others: an active key of the same name may be among those.
-    for key in kept.keys:
-        if key.revoked_at_s is not None:
-            is_active = (keys.c.sha256 == key.sha256) & keys.c.revoked_at_s.is_(None)
-            connection.execute(update(keys).where(is_active).values(revoked_at_s=key.revoked_at_s))
+    _revoke(connection, kept)
     rows = [msgspec.structs.asdict(key) for key in kept.keys]
     num_keys = sum(connection.execute(insert(keys).values(row).on_conflict_do_nothing()).rowcount for row in rows)
     texts = [{"name": name, "value": value} for name, value in kept.settings.items()]
@@ -105,6 +141,32 @@ def take_over(connection: Connection, database: Path) -> None:
         connection.execute(insert(settings).values(text).on_conflict_do_nothing()).rowcount for text in texts
     )
     logger.warning("taken from the copy file=%s keys=%d settings=%d", file, num_keys, num_settings)
+    return True
+
+
+def _num_lost(former: bytes, kept: Kept) -> int | None:
+    """How many keys of the former copy are in the new one no more; None when it can't be read."""
+    try:
+        were = msgspec.json.decode(former, type=Kept).keys
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return len({key.sha256 for key in were} - {key.sha256 for key in kept.keys})
+
+
+def _name_of_former(file: Path, now_s: float) -> Path:
+    """Of this moment, in local time. The same second's keep the first: it has the most keys."""
+    return file.with_name(f"{file.name}.former-{time.strftime('%Y%m%d-%H%M%S', time.localtime(now_s))}")
+
+
+def _revoke(connection: Connection, kept: Kept) -> list[str]:
+    """In the table, too, what is revoked in the copy; the names of those that were valid there."""
+    names = []
+    for key in kept.keys:
+        if key.revoked_at_s is not None:
+            is_active = (keys.c.sha256 == key.sha256) & keys.c.revoked_at_s.is_(None)
+            if connection.execute(update(keys).where(is_active).values(revoked_at_s=key.revoked_at_s)).rowcount:
+                names.append(key.name)
+    return names
 
 
 def _content_of(file: Path) -> bytes | None:

@@ -3,7 +3,7 @@
 It reads no clock: who asks says what time it is.
 """
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 # A local day has 23 to 25 hours, so this long after its beginning is always in the next one.
@@ -21,6 +21,12 @@ def local_midnight_s(now_s: float) -> float:
 def next_midnight_s(now_s: float) -> float:
     """Unix time of the coming midnight in this machine's time zone."""
     return local_midnight_s(local_midnight_s(now_s) + INTO_NEXT_DAY_S)
+
+
+def midnight_days_before_s(now_s: float, num_days: int) -> float:
+    """Unix time of the midnight at which the day so many days before today began: by the calendar, not by hours."""
+    first = datetime.fromtimestamp(now_s).astimezone().date() - timedelta(days=num_days)
+    return datetime(first.year, first.month, first.day).timestamp()
 
 
 def local_day(at_s: float) -> str:

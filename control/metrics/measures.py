@@ -21,10 +21,10 @@ def times_of(row: RequestRow) -> Iterator[tuple[str, float]]:
         return
     if row.ttft_ms is not None:
         yield TTFT, row.ttft_ms
+        # Its two parts, of the same requests: with others in it, a part would look larger than the whole.
         if row.queue_ms is not None:
             yield TTFT_WITHOUT_QUEUE, max(row.ttft_ms - row.queue_ms, 0.0)
-    if row.queue_ms is not None:
-        yield QUEUE, row.queue_ms
+            yield QUEUE, min(row.queue_ms, row.ttft_ms)
     # The first emission is the end of the TTFT, whether one token or a whole speculative block came with it.
     later_tokens = row.completion_tokens - max(row.first_emission_tokens, 1)
     if row.decode_ms is not None and later_tokens > 0:

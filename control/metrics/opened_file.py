@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 # SQLite finds them by name, whichever file has the name now.
-COMPANIONS: Final = ("-wal", "-shm")
+LOG: Final = "-wal"
+COMPANIONS: Final = (LOG, "-shm")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,12 @@ def opened_at(path: Path) -> OpenedFile:
 
 def companions_of(path: Path) -> tuple[Path, ...]:
     return tuple(Path(f"{path}{suffix}") for suffix in COMPANIONS)
+
+
+def has_log(path: Path) -> bool:
+    """Whether something is beside the file that may not be in it yet. Raises OSError."""
+    log = Path(f"{path}{LOG}")
+    return log.exists() and log.stat().st_size > 0
 
 
 def file_id(path: Path) -> FileId | None:

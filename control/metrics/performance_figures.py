@@ -17,7 +17,6 @@ from control.wire import ContextThroughput, Percentiles, Range, SpeedPoint, Ttft
 STEPS_LIMIT: Final = 120
 # Of the ranges that are answered from rows, and from hours; longer ones have steps of whole days.
 STEP_S: Final[Mapping[Range, int]] = {"hour": 60, "day": 900, "week": 2 * HOUR_S}
-MONTH_DAYS: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +45,11 @@ def span_of(chosen: Range, now_s: float, *, first_day: str | None) -> Span:
     if chosen == "week":
         # Whole hours, for those are summed.
         begin_s = float(math.ceil(begin_s / HOUR_S) * HOUR_S)
-    elif chosen == "month":
-        begin_s = local_midnight_s(now_s - (MONTH_DAYS - 1) * DAY_S)
     elif chosen == "all":
-        begin_s = local_midnight_s(now_s) if first_day is None else datetime.fromisoformat(first_day).timestamp()
-        step_s = math.ceil(((now_s - begin_s) // DAY_S + 1) / STEPS_LIMIT) * DAY_S
+        today_s = local_midnight_s(now_s)
+        begin_s = today_s if first_day is None else min(datetime.fromisoformat(first_day).timestamp(), today_s)
+        num_days = (date.fromisoformat(local_day(now_s)) - date.fromisoformat(local_day(begin_s))).days + 1
+        step_s = math.ceil(num_days / STEPS_LIMIT) * DAY_S
     return Span(begin_s, now_s, step_s, local_day(begin_s))
 
 

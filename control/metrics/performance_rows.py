@@ -37,15 +37,15 @@ def counts(connection: Connection, span: Span) -> ByModel:
     hours = hourly_requests.c
     whole = connection.execute(
         select(hours.model, func.sum(hours.requests), *request_sums(hourly_requests))
-        .where(hours.hour_s >= first_whole_hour_s)
+        .where(hours.hour_s >= first_whole_hour_s, hours.hour_s <= span.now_s)
         .group_by(hours.model)
     )
     return together(*({model: Counts(*sums)} for model, *sums in (*edge, *whole)))
 
 
 def times(connection: Connection, span: Span, model: str | None, recent: RecentTimes) -> Times:
-    begin_s = span.begin_s
-    rows = [row for row in recent.rows(connection, span.now_s) if row[0] >= begin_s and model in (None, row[1])]
+    begin_s, now_s = span.begin_s, span.now_s
+    rows = [row for row in recent.rows(connection, now_s) if begin_s <= row[0] <= now_s and model in (None, row[1])]
     by_step = _by_step(span, rows)
     ordered = {
         measure: sorted([value for value in (row[place] for row in rows) if value is not None])
@@ -59,7 +59,8 @@ def times(connection: Connection, span: Span, model: str | None, recent: RecentT
 
 def decode_figures(connection: Connection, span: Span, model: str | None) -> DecodeFigures:
     found = DecodeFigures()
-    for row in connection.execute(select(stretches).where(stretches.c.started_at_s >= span.begin_s)):
+    is_within = and_(stretches.c.started_at_s >= span.begin_s, stretches.c.started_at_s <= span.now_s)
+    for row in connection.execute(select(stretches).where(is_within)):
         found.models.add(row.model)
         if model in (None, row.model):
             ceiling = row.ceiling_tokens_per_second
@@ -76,7 +77,8 @@ def decode_figures(connection: Connection, span: Span, model: str | None) -> Dec
 
 
 def _is_within(span: Span) -> ColumnElement[bool]:
-    return and_(requests.c.started_at_s >= span.begin_s, requests.c.outcome != "rejected")
+    started_at_s = requests.c.started_at_s
+    return and_(started_at_s >= span.begin_s, started_at_s <= span.now_s, requests.c.outcome != "rejected")
 
 
 def _by_step(span: Span, rows: Iterable[TimesOfRow]) -> dict[float, list[float]]:

@@ -1,11 +1,13 @@
 """Where splash.db lies, for the writing thread: the file that is open, and another when that is gone or damaged.
 
 A file that was renamed or deleted is made again; a damaged one is set aside, and what can be read of it comes over.
-Keys and settings come from the memory of those who have them; at start, when nobody has, also from their copy.
+Keys and settings come from the memory of those who have them; at start, when nobody has, also from their copy. An empty
+file beside such a copy is a damaged one, and no first start.
 It has no thread and no queue.
 """
 
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +22,7 @@ from control.errors import DatabaseUnusable
 from control.metrics import keys_copy
 from control.metrics.damage import DatabaseDamaged, is_damage, move_aside
 from control.metrics.database import DatabaseLost, cause_of, checkpoint, open_database, put_aside
-from control.metrics.opened_file import FileId, companions_of, file_id, opened_at
+from control.metrics.opened_file import FileId, companions_of, file_id, has_log, opened_at
 from control.metrics.salvage import KEYS_AND_SETTINGS, NUMBERS, salvage
 
 logger = logging.getLogger(__name__)
@@ -35,31 +37,37 @@ Refill = Callable[[Connection], None]
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """`set_aside`: the name of the damaged file that `engine`'s took the place of; None: nothing was damaged."""
+    """`set_aside`: the name of the damaged file that `engine`'s took the place of; None: nothing was damaged.
+
+    `from_copy`: there was no database, and keys and settings are those of their copy.
+    """
 
     engine: Engine
     set_aside: str | None = None
+    from_copy: bool = False
 
 
 def open_or_begin_anew(path: Path, *, wall: Callable[[], float] = time.time) -> Opened:
     """At start, when nobody has anything in memory. Raises DatabaseUnusable, for damage only if the file must stay."""
     opened = _opened_or_begun_anew(path, wall)
+    keys_copy.revoke_again(opened.engine, path)
     keys_copy.keep_at_start(opened.engine, path)
     return opened
 
 
 class Place:
-    """Used by one thread. `set_aside` as in `Opened`, since control's start."""
+    """Used by one thread. `set_aside` and `from_copy` as in `Opened`, since control's start."""
 
     def __init__(
         self,
         engine: Engine,
         set_aside: str | None,
         *,
+        from_copy: bool = False,
         retry_every_s: float,
         wall: Callable[[], float] = time.time,
     ) -> None:
-        self.set_aside = set_aside
+        self.set_aside, self.from_copy = set_aside, from_copy
         self._engine = engine
         self._file = opened_at(Path(engine.url.database or ""))
         self._retry_every_s = retry_every_s
@@ -179,9 +187,13 @@ class Place:
 
 def _opened_or_begun_anew(path: Path, wall: Callable[[], float]) -> Opened:
     try:
-        return Opened(open_database(path))
+        _require_content(path)
+        engine = open_database(path)
+        return Opened(engine, from_copy=_filled_from_copy(engine, path))
     except DatabaseDamaged as error:
         reason = cause_of(error)
+    except (OSError, SQLAlchemyError) as error:
+        raise DatabaseUnusable(f"The database {path} cannot be used: {cause_of(error)}.") from error
 
     def from_copy(connection: Connection) -> None:
         keys_copy.take_over(connection, path)
@@ -191,6 +203,26 @@ def _opened_or_begun_anew(path: Path, wall: Callable[[], float]) -> Opened:
         return Opened(open_database(path), aside.name)
     except (OSError, sqlite3.Error, SQLAlchemyError) as error:
         raise DatabaseUnusable(f"{reason} It cannot be set aside: {cause_of(error)}.") from error
+
+
+def _require_content(path: Path) -> None:
+    """Raises DatabaseDamaged where an empty file, or none, has something beside it that tells of a whole one."""
+    is_there = file_id(path) is not None
+    if is_there and path.stat().st_size:
+        return
+    if has_log(path) or (is_there and keys_copy.kept_of(path) is not None):
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        raise DatabaseDamaged(f"The database {path} cannot be used: it is empty.")
+
+
+def _filled_from_copy(engine: Engine, path: Path) -> bool:
+    """What is in the copy, when nothing is in the database: it was deleted, and a first start has no copy."""
+    with engine.begin() as connection:
+        rows = keys_copy.rows_of(connection)
+        if rows["keys"] or rows["settings"] or not keys_copy.take_over(connection, path):
+            return False
+    logger.warning("database was not there, and is begun with the copy of keys and settings file=%s", path)
+    return True
 
 
 def _put_in_place_of_damaged(

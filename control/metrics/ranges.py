@@ -7,16 +7,21 @@ from collections.abc import Mapping
 from typing import Final, get_args
 
 from control.admin.errors import OrderInvalid
+from control.metrics.local_day import midnight_days_before_s
 from control.wire import Range
 
 HOUR_S: Final = 3_600
 DAY_S: Final = 24 * HOUR_S
-RANGE_S: Final[Mapping[Range, int]] = {"hour": HOUR_S, "day": DAY_S, "week": 7 * DAY_S, "month": 30 * DAY_S}
+RANGE_S: Final[Mapping[Range, int]] = {"hour": HOUR_S, "day": DAY_S, "week": 7 * DAY_S}
+# Today is one of them: so a month is the days that a table of days shows.
+MONTH_DAYS: Final = 30
 RANGES: Final[tuple[Range, ...]] = get_args(Range)
 
 
 def since_s(chosen: Range, now_s: float) -> float:
-    """Unix time at which the range begins; 0 for all."""
+    """Unix time at which the range begins; 0 for all. Each ends now: what has a later date counts when that comes."""
+    if chosen == "month":
+        return midnight_days_before_s(now_s, MONTH_DAYS - 1)
     return now_s - RANGE_S[chosen] if chosen in RANGE_S else 0.0
 
 

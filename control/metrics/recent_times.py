@@ -67,7 +67,7 @@ def _read(connection: Connection, is_wanted: ColumnElement[bool]) -> list[TimesO
         columns.model,
         columns.ttft_ms,
         func.max(columns.ttft_ms - columns.queue_ms, 0.0),
-        columns.queue_ms,
+        func.min(columns.queue_ms, columns.ttft_ms),
         case((later_tokens > 0, columns.decode_ms / later_tokens)),
         columns.largest_gap_ms,
     ).where(is_wanted, columns.outcome != "rejected")

@@ -14,12 +14,11 @@ It adds nothing up; `control.metrics.throughput` does. A window counts only if a
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from control.power.clocks import are_apart
 from engine.wire import RequestStatus, Roofline, Status
 
 Reason = Literal["restart", "gap", "idle", "prefill", "membership"]
 
-# Wall clock that passes while the monotonic clock stands: a Mac that slept. Source: leynier/alera#210.
-CLOCKS_APART_S: Final = 5.0
 # Samples come once a second; whoever was away for longer does not know what happened meanwhile.
 LONGEST_WINDOW_S: Final = 10.0
 
@@ -100,9 +99,10 @@ def _has_restarted(before: Sample, after: Sample) -> bool:
 
 
 def _has_gap(before: Sample, after: Sample) -> bool:
-    ours_s = (after.wall_s - before.wall_s) - (after.monotonic_s - before.monotonic_s)
-    theirs_s = (after.status.sampled_at_s - before.status.sampled_at_s) - elapsed_s(before, after)
-    return max(abs(ours_s), abs(theirs_s)) > CLOCKS_APART_S or elapsed_s(before, after) > LONGEST_WINDOW_S
+    # The engine's clocks, too: what it sampled before a sleep may come after it.
+    ours = are_apart(after.wall_s - before.wall_s, after.monotonic_s - before.monotonic_s)
+    theirs = are_apart(after.status.sampled_at_s - before.status.sampled_at_s, elapsed_s(before, after))
+    return ours or theirs or elapsed_s(before, after) > LONGEST_WINDOW_S
 
 
 def _has_prefilled(old: Status, new: Status) -> bool:

@@ -29,7 +29,9 @@ from control.metrics.backlog import Backlog
 from control.metrics.database import cause_of
 from control.metrics.opened_file import FileId
 from control.metrics.place import Place, Refill
+from control.metrics.plausible import is_plausible, plausible
 from control.metrics.recording import Entry
+from control.metrics.stretch import Stretch
 from control.wire import DatabaseHealth
 
 logger = logging.getLogger(__name__)
@@ -56,11 +58,12 @@ class Writer:
         engine: Engine,
         set_aside: str | None = None,
         *,
+        from_copy: bool = False,
         rows_limit: int = ROWS_LIMIT,
         retry_every_s: float = RETRY_EVERY_S,
     ) -> None:
-        """`set_aside`: the damaged file that the engine's took the place of."""
-        self._place = Place(engine, set_aside, retry_every_s=retry_every_s)
+        """`set_aside`, `from_copy`: as in `place.Opened`."""
+        self._place = Place(engine, set_aside, from_copy=from_copy, retry_every_s=retry_every_s)
         self._rows = Backlog(rows_limit)
         self._retry_every_s = retry_every_s
         self._retry_at: float | None = None
@@ -88,6 +91,7 @@ class Writer:
             lost_rows=self.losses,
             problem=problem,
             set_aside=self._place.set_aside,
+            from_copy=self._place.from_copy,
         )
 
     def refill_with(self, refill: Refill) -> None:
@@ -95,8 +99,14 @@ class Writer:
         self._place.refill_with(refill)
 
     def record(self, entry: Entry) -> None:
-        """Write an ended request, the same id twice as one row, or a stretch. Returns at once. Lost after `close`."""
-        if self._rows.add(entry):
+        """Write an ended request, the same id twice as one row, or a stretch. Returns at once. Lost after `close`.
+
+        Counts that no request can have are cut, and a stretch that has such a count is lost.
+        """
+        if isinstance(entry, Stretch) and not is_plausible(entry):
+            self._rows.lose(1)
+            logger.warning("stretch not written tokens=%d context_tokens=%d", entry.tokens, entry.context_tokens)
+        elif self._rows.add(entry if isinstance(entry, Stretch) else plausible(entry)):
             self._submit(_nothing)
         else:
             self._warn("Splash ends")

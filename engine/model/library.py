@@ -76,8 +76,12 @@ def model_name(path: Path) -> str:
 
 
 def model_folders(home: Path, folders: Sequence[Path] = ()) -> Iterator[Path]:
-    """Yield folders that have a config.json: home's, the hub's cache's, LM Studio's, and those in `folders`."""
+    """Yield folders that have a config.json: home's, the hub's cache's, LM Studio's, and those in `folders`.
+
+    Of home's all: what a person has put there is meant to be a model.
+    """
     yield from _placed_by_hand(home)
+    yield from _without_config(home / "models")
     yield from _with_config(_newest_snapshots(Path(constants.HF_HUB_CACHE)))
     for folder in folders:
         yield from _with_config((folder, *folder.glob("*")))
@@ -105,6 +109,14 @@ def _with_config(candidates: Iterator[Path] | Sequence[Path]) -> Iterator[Path]:
         for folder in sorted(candidates)
         if not folder.name.startswith(".") and (folder / "config.json").is_file()
     )
+
+
+def _without_config(models: Path) -> Iterator[Path]:
+    """Folders there, and links to what is gone."""
+    for folder in sorted(models.glob("*")):
+        is_folder = folder.is_dir() or (folder.is_symlink() and not folder.exists())
+        if is_folder and not folder.name.startswith(".") and not (folder / "config.json").is_file():
+            yield folder
 
 
 def _newest_snapshots(cache: Path) -> Iterator[Path]:

@@ -116,7 +116,7 @@ class PrefixIndex:
                 restored_tokens=restore_len,
                 matched_tokens=matched_len,
                 first_difference=self._tree.first_difference(blocks, walk.path),
-                distance_tokens=matched_len - restore_len,
+                distance_tokens=agreed_len - restore_len,
             )
         if not is_resumed:
             self._ledger.looked_up(blocks.length, restore_len, matched_len, explanation)
@@ -174,9 +174,11 @@ class PrefixIndex:
         if not agreed_len:
             return "cold"
         missed = walk.path[restore_len // BLOCK_TOKENS : agreed_len // BLOCK_TOKENS]
+        if not missed:
+            return "differs"
         if self._needs_snapshots:
             return "evicted" if any(block.had_snapshot for block in missed) else "never_taken"
-        return "evicted" if missed else "never_taken"
+        return "evicted"
 
     # --- Adding ----------------------------------------------------------------------------------------------------
 

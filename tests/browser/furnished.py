@@ -72,6 +72,9 @@ def furnish(control: FakeControl) -> None:
         )
         for name, weights_gib in ((fake.MODEL.id, 15), ("Qwen3.8-480B-A35B-4bit", 270), ("demo", 1))
     )
+    control.unusable = (
+        wire.UnusableModel("/home/models/mine", "/home/models/mine has no config.json, so it is not a model folder."),
+    )
     listed = tuple(fake.listed(row) for row in rows)
     control.answers |= {
         **console_answers.everything(),

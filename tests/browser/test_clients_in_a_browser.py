@@ -153,3 +153,43 @@ def test_without_javascript_keys_are_made_and_blocks_unfold(listed, control, pag
 
     assert KEY in page.inner_text("#connect-openai")
     assert len(control.orders) == 1
+
+
+def test_a_form_sent_while_the_console_is_lost_keeps_the_page_and_goes_through_later(own_console, control, pages):
+    pages.forgives = lambda complaint: "ERR_CONNECTION_REFUSED" in complaint or "Failed to fetch" in complaint
+    page = pages.open(own_console.link())
+    page.goto(f"{own_console.address}/clients")
+
+    own_console.stop()
+    page.wait_for_selector("#lost:visible")
+    page.fill("#key-name", "laptop")
+    page.click("text=Make the key")
+    page.wait_for_selector("#lost-order:visible")
+    kept, address, orders = page.input_value("#key-name"), page.url, len(control.orders)
+    own_console.start()
+    page.wait_for_selector("#lost", state="hidden")
+    is_told_still = page.is_visible("#lost-order")
+    page.click("text=Make the key")
+    page.wait_for_selector("#new-key")
+
+    assert (kept, address, orders) == ("laptop", f"{own_console.address}/clients", 0)
+    assert not is_told_still
+
+
+def test_a_key_that_the_gateway_could_not_take_is_sent_again_without_typing(console, control, pages):
+    pages.forgives = lambda complaint: "502" in complaint
+    page = pages.open(console.link())
+    page.goto(f"{console.address}/clients")
+    page.fill("#key-name", "laptop")
+    page.fill("#key-tokens_per_day", "5,000")
+    control.is_silent = True
+
+    page.click("text=Make the key")
+    page.wait_for_selector("#kept")
+    shown = page.inner_text("#kept dl")
+    control.is_silent = False
+    page.click("text=Send it again")
+    page.wait_for_selector("#new-key")
+
+    assert "laptop" in shown and "5,000" in shown
+    assert control.orders[-1][2]["limits"]["tokens_per_day"] == 5_000

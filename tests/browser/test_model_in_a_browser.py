@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from control import wire
+from tests.browser.furnished import furnish
 from tests.fakes import control as fake
 from tests.unit.webui.test_console_model import MACHINE, on_disk
 
@@ -114,3 +115,23 @@ def test_without_javascript_everything_is_on_the_page(console, machine, pages):
     assert "226.0 GiB of 256.0 GiB" in page.inner_text("#machine")
     assert "131,072" in page.inner_text("#models")
     assert "batching" in page.inner_text("#engine")
+
+
+def test_the_numbers_of_a_process_stand_on_one_line_whether_its_disk_is_busy_or_not(console, control, pages):
+    furnish(control)
+    page = pages.open(console.link())
+    page.goto(f"{console.address}/model")
+    page.wait_for_selector(".machine .own tbody tr")
+
+    tops = page.eval_on_selector_all(
+        ".machine .own tbody tr",
+        """rows => rows.map(row => [...row.cells].map(cell => {
+            const range = document.createRange();
+            range.setStart(cell.firstChild, 0);
+            range.setEnd(cell.firstChild, 1);
+            return Math.round(range.getBoundingClientRect().top);
+        }))""",
+    )
+
+    assert len(tops) == 3
+    assert all(max(row) - min(row) <= 1 for row in tops), tops

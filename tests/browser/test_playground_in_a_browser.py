@@ -138,6 +138,67 @@ def test_what_goes_wrong_is_said_in_words_and_the_question_can_be_sent_again(con
     assert page.is_enabled("#talk-send")
 
 
+@pytest.mark.parametrize("way", ["reload", "another page and back"])
+def test_an_answer_that_was_left_is_told_to_have_ended_then_and_not_to_have_broken_off(tmp_path, pages, way):
+    pages.forgives = lambda complaint: "ERR_ABORTED" in complaint or "Failed to fetch" in complaint
+    script = tmp_path / "script.json"
+    script.write_text(json.dumps(SCRIPT))
+    stack = Stack(tmp_path / "home", engine_command=fake_engine(script))
+    try:
+        page = pages.open(stack.up()["login"])
+        page.wait_for_selector("#state-word >> text=ready")
+        page.click(".masthead nav >> text=Try it")
+        ask(page, "endless")
+        page.wait_for_selector(".turn-answer > .words >> text=word word", timeout=60_000)
+        if way == "reload":
+            page.reload()
+        else:
+            page.click(".masthead nav >> text=Now")
+            page.wait_for_selector("#slots")
+            page.go_back()
+        page.wait_for_selector(".turn-end:not(:empty)")
+        end, alerts = page.inner_text(".turn-end"), page.locator(".turn-end[role=alert]").count()
+        words = page.inner_text(".turn-answer > .words")
+    finally:
+        stack.clean_up()
+
+    assert (end, alerts) == ("Ended when this page was left", 0)
+    assert words.startswith("word word")
+
+
+def test_a_command_in_what_went_wrong_is_shown_as_something_to_type_now_and_later(console, control, pages):
+    pages.forgives = lambda complaint: "502" in complaint
+    page = open_playground(console, pages)
+    control.is_silent = True
+
+    ask(page, "hello")
+    page.wait_for_selector(".turn-end code >> text=splash up")
+    said = page.inner_text(".turn-end")
+    control.is_silent = False
+    page.reload()
+
+    assert said.startswith("✕ The gateway does not answer") and "`" not in said
+    assert page.inner_text(".turn-end") == said
+    assert page.inner_text(".turn-end code") == "splash up"
+
+
+def test_what_is_asked_while_the_console_is_lost_stays_to_be_asked_again(own_console, control, pages):
+    pages.forgives = lambda complaint: "ERR_CONNECTION_REFUSED" in complaint or "Failed to fetch" in complaint
+    control.order_answers[wire.PLAYGROUND] = chunk(content="four") + ended()
+    page = open_playground(own_console, pages)
+
+    own_console.stop()
+    page.wait_for_selector("#lost:visible")
+    ask(page, "two and two?")
+    kept, num_turns = page.input_value("#question"), page.locator(".turn").count()
+    own_console.start()
+    page.wait_for_selector("#lost", state="hidden")
+    page.press("#question", "Enter")
+    page.wait_for_selector(".turn-end >> text=3 tokens")
+
+    assert (kept, num_turns) == ("two and two?", 0)
+
+
 def test_while_a_word_is_composed_enter_chooses_it_and_shift_enter_begins_a_line(console, control, pages):
     page = open_playground(console, pages)
     page.fill("#question", "ni hao")

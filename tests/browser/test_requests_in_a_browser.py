@@ -46,6 +46,21 @@ def asked(control) -> dict[str, list[str]]:
     return parse_qs([query for path, query in control.questions if path == wire.REQUESTS][-1])
 
 
+def test_going_back_brings_back_the_filter_of_that_address(console, control, rows, pages):
+    page = opened(pages, console)
+    page.select_option("select[name=outcome]", "cancelled")
+    page.click(".request-filter button")
+    page.wait_for_url("**/requests?*outcome=cancelled*")
+    # Chromium keeps what was in the fields a little later.
+    page.wait_for_timeout(500)
+
+    page.go_back(wait_until="load")
+    page.wait_for_timeout(500)
+
+    assert urlsplit(page.url).query == ""
+    assert page.input_value("select[name=outcome]") == ""
+
+
 @pytest.mark.parametrize("java_script_enabled", [True, False])
 def test_a_filter_is_in_the_address_and_is_what_control_is_asked(console, control, rows, pages, java_script_enabled):
     page = opened(pages, console, java_script_enabled=java_script_enabled)

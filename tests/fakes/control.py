@@ -248,6 +248,7 @@ class FakeControl:
     overview: wire.Overview = field(default_factory=overview)
     requests: tuple[wire.RequestRow, ...] = ()
     models: tuple[wire.ModelOnDisk, ...] = ()
+    unusable: tuple[wire.UnusableModel, ...] = ()
     keys: list[wire.KeyView] = field(default_factory=list)
     links: set[str] = field(default_factory=set)
     orders: list[tuple[str, str, dict[str, object]]] = field(default_factory=list)
@@ -264,7 +265,7 @@ class FakeControl:
 
     def reset(self) -> None:
         """As new; the socket stays."""
-        self.overview, self.requests, self.models = overview(), (), ()
+        self.overview, self.requests, self.models, self.unusable = overview(), (), (), ()
         self.keys, self.links, self.orders = [], set(), []
         self.refusal, self.is_silent, self.answers_after_s = None, False, 0.0
         self.cleared = CLEARED
@@ -291,7 +292,7 @@ class FakeControl:
         routes = [
             Route(wire.OVERVIEW, self._question(lambda: self.overview)),
             Route(wire.REQUESTS, self._requests),
-            Route(wire.MODELS, self._question(lambda: wire.ModelList(models=self.models))),
+            Route(wire.MODELS, self._question(lambda: wire.ModelList(models=self.models, refused=self.unusable))),
             Route(wire.KEYS, self._question(lambda: wire.KeyList(keys=tuple(self.keys)))),
             Route(wire.REDEEM, self._redeem, methods=["POST"]),
             Route(wire.KEYS, self._create_key, methods=["POST"]),

@@ -38,6 +38,8 @@ def report(
         range=chosen,
         prices=tariff.prices,
         total=tariff.cost(total),
+        first_day=(LAST_DAY - timedelta(days=max(num_days, 30) - 1)).isoformat(),
+        last_day=LAST_DAY.isoformat(),
         days=tuple(line(day, used, tariff) for day, used in by_day.items()),
         months=tuple(line(month, used, tariff) for month, used in by_month.items()),
         keys=tuple(

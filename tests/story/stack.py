@@ -22,7 +22,7 @@ import msgspec
 
 from control.home import PROCESS_NAMES, Home, ProcessName
 from control.identity import live_process
-from control.wire import OVERVIEW, Overview
+from control.wire import LEAVE, OVERVIEW, Overview
 from engine.wire import ProcessRecord
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +35,8 @@ PORT_KEYS = {
     "engine": "SPLASH_ENGINE_PORT",
 }
 PATIENCE_S = 30.0
+NUM_PORTS = 3_000
+FIRST_PORT = 15_000 + NUM_PORTS * (int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 5)
 
 
 class Stack:
@@ -124,6 +126,13 @@ class Stack:
         os.kill(record.pid, number)
         return record
 
+    def leave(self) -> ProcessRecord:
+        """Let control end and leave the engine, as `splash restart` does, but start no other; the record it had."""
+        record = self.record("control")
+        with self.admin() as admin:
+            admin.post(LEAVE, json={"force": True}).raise_for_status()
+        return record
+
     def start(self, name: ProcessName, *arguments: str) -> subprocess.Popen[bytes]:
         """Start `python -m NAME` alone, as a person would who debugs it; it is found by its record like the others."""
         with self.home.log_file(name).open("ab") as log:
@@ -166,10 +175,13 @@ def fake_engine(script: Path | None = None) -> str:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody has now, and no outgoing connection gets: they lie below those that the system gives away."""
+    """Ports that nobody has now, and no outgoing connection gets: they lie below those that the system gives away.
+
+    Each worker of pytest-xdist (gw0, gw1 …) has its own thousands.
+    """
     found: list[int] = []
     while len(found) < count:
-        port = random.randrange(15_000, 30_000)
+        port = random.randrange(FIRST_PORT, FIRST_PORT + NUM_PORTS)
         with socket.socket() as probe, suppress(OSError):
             probe.bind(("127.0.0.1", port))
             if port not in found:

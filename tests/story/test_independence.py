@@ -55,7 +55,7 @@ def streaming(stack, *, max_tokens: int):
 
 def test_a_restart_of_control_keeps_the_engine_and_the_next_request_is_served(real_stack):
     real_stack.up()
-    engine, control = real_stack.record("engine"), real_stack.kill("control", signal.SIGTERM)
+    engine, control = real_stack.record("engine"), real_stack.leave()
     wait_until(lambda: live_process(control) is None, "control to end")
 
     real_stack.start_control()
@@ -110,11 +110,24 @@ def test_a_restart_of_control_tells_the_streams_that_it_cuts(stack):
     stack.up()
 
     with streaming(stack, max_tokens=100_000) as lines:
-        control = stack.kill("control", signal.SIGTERM)
-    wait_until(lambda: live_process(control) is None, "control to end", timeout_s=10)
+        control = stack.leave()
+    wait_until(lambda: live_process(control) is None, "control to end")
 
     assert any("gateway_restarts" in line for line in lines if line)
     assert stack.is_alive("engine")
+
+
+def test_sigterm_to_control_ends_everything_and_tells_the_streams_that_it_cuts(stack):
+    stack.up()
+    records = [stack.record(name) for name in ("engine", "control", "webui")]
+
+    with streaming(stack, max_tokens=100_000) as lines:
+        stack.kill("control", signal.SIGTERM)
+    wait_until(lambda: not any(live_process(record) for record in records), "everything to end")
+
+    assert any('"quitting"' in line for line in lines if line)
+    assert list((stack.home.root / "run").glob("*.json")) == []
+    assert all(is_free(port) for port in stack.ports.values())
 
 
 def test_quit_leaves_no_process_and_no_port(stack):
@@ -149,7 +162,7 @@ def test_quit_waits_for_a_running_stream_and_force_cuts_it_with_a_typed_error(st
         done = stack.quit("--force")
 
     assert done.returncode == 0, done.stderr
-    assert any("engine_stopped" in line for line in lines if line)
+    assert any("quitting" in line for line in lines if line)
     assert all(is_free(port) for port in stack.ports.values())
 
 

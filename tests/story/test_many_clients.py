@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import signal
 import socket
 import subprocess
 import sys
@@ -24,7 +23,7 @@ USUAL_ON_MACOS = 256
 def control_with(stack, ulimit: str):
     """Control alone, with an engine that is ready, started by a shell that was told `ulimit`."""
     stack.up()
-    control = stack.kill("control", signal.SIGTERM)
+    control = stack.leave()
     wait_until(lambda: live_process(control) is None, "control to end")
     command = [sys.executable, "-m", "control", "--manager", "detached", "--engine-command", stack.engine_command]
     with stack.home.log_file("control").open("ab") as log:
@@ -118,6 +117,7 @@ def test_where_no_more_files_are_to_be_had_the_clients_that_are_too_many_are_tol
     assert num_files < USUAL_ON_MACOS
 
 
+@pytest.mark.timed
 def test_a_restart_of_control_tells_a_client_that_still_sends_its_body_at_once(stack):
     stack.up()
     client = Client(stack, num_missing_bytes=5)
@@ -125,7 +125,7 @@ def test_a_restart_of_control_tells_a_client_that_still_sends_its_body_at_once(s
     stack.overview()
 
     with closing([client]):
-        control = stack.kill("control", signal.SIGTERM)
+        control = stack.leave()
         began_at = time.monotonic()
         answer = client.answer()
         took_s = time.monotonic() - began_at

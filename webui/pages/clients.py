@@ -50,12 +50,19 @@ async def change(request: Request, form: Form) -> Response:
     if filled.order is None:
         return await _page(request, refused=Refused(form, filled.wrong, key_id))
     await console_of(request).control.order("PATCH", wire.KEY.format(id=key_id), filled.order)
-    return see_other("/clients")
+    return _done(request, "keys.changed")
 
 
 async def revoke(request: Request, _: Form) -> Response:
     await console_of(request).control.revoke_key(request.path_params["key_id"])
-    return see_other("/clients")
+    return _done(request, "keys.is_revoked")
+
+
+def _done(request: Request, sentence: str) -> Response:
+    console = console_of(request)
+    response = see_other("/clients")
+    console.sessions.leave_notice(response, console.text_for(request)(sentence), is_good=True)
+    return response
 
 
 async def _page(
@@ -96,7 +103,7 @@ async def _if_known(console: Console, path: str, kind: type[Answer]) -> Answer |
 ROUTES: Final = (
     Route("/clients", show),
     Route("/clients/live", show_live),
-    Route("/clients", order(create, back="/clients"), methods=["POST"]),
-    Route("/clients/{key_id:int}", order(change, back="/clients"), methods=["POST"]),
+    Route("/clients", order(create, back="/clients", is_typed=True), methods=["POST"]),
+    Route("/clients/{key_id:int}", order(change, back="/clients", is_typed=True), methods=["POST"]),
     Route("/clients/{key_id:int}/revoke", order(revoke, back="/clients"), methods=["POST"]),
 )

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from control.wire import COST, PRICES, CostReport, PriceList, Range
 from webui.errors import BadForm, ControlGone, ControlRefused
-from webui.pages.edge import Form, console_of, order, see_other, sentence_for
+from webui.pages.edge import Form, console_of, may_be_taken_later, order, see_other, sentence_for
 from webui.price_form import read, with_price, without_price
 from webui.views.cost import cost_page, cost_unknown
 from webui.views.prices import Refused, in_words
@@ -46,6 +46,8 @@ async def set_price(request: Request, form: Form) -> Response:
     try:
         await console.control.ask("PUT", PRICES, PriceList, with_price(prices, filled.model, filled.price))
     except ControlRefused as refusal:
+        if may_be_taken_later(refusal):
+            raise
         return await _page(request, refused=Refused(form, {}, reason=sentence_for(refusal, console.text_for(request))))
     text = console.text_for(request)
     name = text("prices.all_others") if filled.model is None else filled.model
@@ -95,6 +97,6 @@ def _done(request: Request, sentence: str) -> Response:
 ROUTES: Final = (
     Route("/cost", show),
     Route("/cost/live", show_live),
-    Route("/cost/prices", order(set_price, back="/cost"), methods=["POST"]),
+    Route("/cost/prices", order(set_price, back="/cost", is_typed=True), methods=["POST"]),
     Route("/cost/prices/remove", order(remove_price, back="/cost"), methods=["POST"]),
 )

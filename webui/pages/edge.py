@@ -20,6 +20,7 @@ from webui.render import Renderer, View
 from webui.sessions import Notice, Session, Sessions
 from webui.text import Language, Text, choose_language, choose_zone
 from webui.typed_numbers import plain_digits
+from webui.views.kept import kept_page
 from webui.views.message import MessagePage
 from webui.views.refusals import refusal_words
 from webui.views.shell import (
@@ -42,6 +43,7 @@ logger = logging.getLogger(__name__)
 FORM_LIMIT_BYTES: Final = 16 * 1024
 # A trillion: more than any number that a form asks for, and far below what Python refuses to read.
 NUMBER_LIMIT_DIGITS: Final = 12
+_SERVER_ERROR: Final = 500
 
 Form = Mapping[str, str]
 
@@ -93,7 +95,7 @@ class Console:
     async def _masthead(self, text: Text) -> Masthead:
         ending = self._ending()
         if ending != "no":
-            return farewell_masthead(text, is_over=ending == "over")
+            return farewell_masthead(await self.watch.look(), text, is_over=ending == "over")
         return masthead(await self.watch.look(), text)
 
     def answer(
@@ -128,8 +130,11 @@ def see_other(path: str) -> Response:
 Order = Callable[[Request, Form], Awaitable[Response]]
 
 
-def order(action: Order, *, back: str = "/") -> Callable[[Request], Awaitable[Response]]:
-    """A POST endpoint: checks that the form is of this session, does `action`, tells of failures on page `back`."""
+def order(action: Order, *, back: str = "/", is_typed: bool = False) -> Callable[[Request], Awaitable[Response]]:
+    """A POST endpoint: checks that the form is of this session, does `action`, tells of failures on page `back`.
+
+    `is_typed`: a person filled the form in, so while control can't take it what they typed is kept, to be sent again.
+    """
 
     async def endpoint(request: Request) -> Response:
         form = await _read_form(request)
@@ -138,6 +143,8 @@ def order(action: Order, *, back: str = "/") -> Callable[[Request], Awaitable[Re
             return await action(request, form)
         except (ControlGone, ControlRefused, BadForm) as error:
             logger.info("order refused path=%r code=%s", request.url.path, error.code)
+            if is_typed and may_be_taken_later(error):
+                return await _kept(request, form, sentence_for(error, console.text_for(request)), back)
             response = see_other(back)
             console.sessions.leave_notice(response, sentence_for(error, console.text_for(request)))
             return response
@@ -145,6 +152,19 @@ def order(action: Order, *, back: str = "/") -> Callable[[Request], Awaitable[Re
             console.watch.forget()
 
     return endpoint
+
+
+def may_be_taken_later(error: ConsoleError) -> bool:
+    """What is wrong is not what was typed."""
+    return isinstance(error, ControlGone) or (isinstance(error, ControlRefused) and error.status >= _SERVER_ERROR)
+
+
+async def _kept(request: Request, form: Form, reason: str, back: str) -> Response:
+    console = console_of(request)
+    shell = await console.shell(request, "message", "kept.heading", here=back)
+    query = f"?{request.url.query}" if request.url.query else ""
+    view = kept_page(shell, form, reason=reason, action=f"{request.url.path}{query}", back=back)
+    return console.answer(request, "kept.html", view, status=ControlGone.status)
 
 
 async def message(request: Request, sentence: "Message", *, status: int) -> Response:

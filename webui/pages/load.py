@@ -103,5 +103,5 @@ ROUTES: Final = (
     Route(f"{ADDRESS}/plan", show_plan),
     Route(f"{ADDRESS}/effect", show_effect),
     Route(f"{ADDRESS}/plan", order(plan, back="/model"), methods=["POST"]),
-    Route(ADDRESS, order(load, back="/model"), methods=["POST"]),
+    Route(ADDRESS, order(load, back="/model", is_typed=True), methods=["POST"]),
 )

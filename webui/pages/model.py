@@ -33,7 +33,9 @@ async def show(request: Request) -> Response:
     models, machine = await asyncio.gather(
         console.watch.models(wait_s=_PAGE_WAITS_S), _machine(console, wait_s=_PAGE_WAITS_S)
     )
-    view = model_page(await console.watch.look(), shell, models=models or None, machine=machine)
+    view = model_page(
+        await console.watch.look(), shell, models=models or None, unusable=console.watch.unusable, machine=machine
+    )
     return console.answer(request, TEMPLATE, view)
 
 
@@ -48,7 +50,7 @@ async def show_models(request: Request) -> Response:
     console = console_of(request)
     seen = await console.watch.look()
     models = await console.watch.models(wait_s=_PAGE_WAITS_S) or await console.watch.models(wait_s=_LIST_WAITS_S)
-    view = model_page(seen, await _shell(request), models=models)
+    view = model_page(seen, await _shell(request), models=models, unusable=console.watch.unusable)
     return console.answer(request, TEMPLATE, view, block="models")
 
 

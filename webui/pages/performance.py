@@ -60,10 +60,10 @@ async def _page(request: Request) -> PerformancePage:
     )
 
 
-async def _misses(console: Console) -> tuple[wire.MissExplanation, ...] | None:
+async def _misses(console: Console) -> wire.MissList | None:
     """None when they are not known now: the rest of the page does not depend on them."""
     try:
-        return (await console.control.ask("GET", wire.MISSES, wire.MissList)).misses
+        return await console.control.ask("GET", wire.MISSES, wire.MissList)
     except ConsoleError:
         return None
 

@@ -16,7 +16,7 @@ from webui.errors import BadForm, ConsoleError, ControlRefused, NotAllowed
 from webui.pages.edge import console_of, sentence_for, session_of
 from webui.playground_answer import Account, PlaygroundAnswer
 from webui.text import Text
-from webui.views.playground import PlaygroundPage, playground_page, problem_words
+from webui.views.playground import PlaygroundPage, playground_page, problem_words, usual_limit
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +39,8 @@ async def ask(request: Request) -> Response | PlaygroundAnswer:
     text = console.text_for(request)
     try:
         order = await _order(request)
+        if order.max_tokens is None:
+            order = msgspec.structs.replace(order, max_tokens=usual_limit(await console.watch.look()))
         account = Account(text)
         return PlaygroundAnswer(await console.control.talk(order), account, console.watch, text)
     except ConsoleError as error:

@@ -14,8 +14,18 @@ from control import wire
 from webui import numbers
 from webui.alias_form import moved_up, with_new, without
 from webui.errors import BadForm, ControlGone, ControlRefused
-from webui.pages.edge import Console, Form, console_of, order, see_other, sentence_for, whole_number
+from webui.pages.edge import (
+    Console,
+    Form,
+    console_of,
+    may_be_taken_later,
+    order,
+    see_other,
+    sentence_for,
+    whole_number,
+)
 from webui.views.settings import AliasForm, Known, settings_page
+from webui.views.sleep import keep_awake_of
 
 Answer = TypeVar("Answer")
 
@@ -39,6 +49,14 @@ async def set_concurrency(request: Request, form: Form) -> Response:
     return _done(request, console_of(request).text_for(request)("settings.concurrency_set", n=concurrency))
 
 
+async def set_keep_awake(request: Request, form: Form) -> Response:
+    keep_awake = keep_awake_of(form.get("keep_awake"))
+    if keep_awake is None:
+        raise BadForm("keep_awake")
+    await console_of(request).control.order("POST", wire.KEEP_AWAKE, wire.KeepAwakeRequest(keep_awake=keep_awake))
+    return _done(request, console_of(request).text_for(request)("settings.sleep_set"))
+
+
 async def set_heartbeats(request: Request, form: Form) -> Response:
     modes = {name.removeprefix(_PREFIX): mode for name, mode in form.items() if name.startswith(_PREFIX)}
     await console_of(request).control.order("PUT", wire.HEARTBEATS, wire.HeartbeatModes(modes=modes))
@@ -54,15 +72,18 @@ async def add_alias(request: Request, form: Form) -> Response:
     try:
         await _replace_aliases(console, changed.aliases)
     except ControlRefused as refusal:
+        if may_be_taken_later(refusal):
+            raise
         return await _page(request, alias_form=_alias_form(form, sentence_for(refusal, console.text_for(request))))
-    return see_other(f"{_HERE}#aliases")
+    return _done(request, console.text_for(request)("settings.alias_added", name=form["name"].strip()))
 
 
 async def remove_alias(request: Request, form: Form) -> Response:
     console = console_of(request)
     listed = await console.control.ask("GET", wire.ALIASES, wire.AliasList)
-    await _replace_aliases(console, without(listed.aliases, form.get("name", "")))
-    return see_other(f"{_HERE}#aliases")
+    name = form.get("name", "")
+    await _replace_aliases(console, without(listed.aliases, name))
+    return _done(request, console.text_for(request)("settings.alias_removed", name=name))
 
 
 async def move_alias(request: Request, form: Form) -> Response:
@@ -127,8 +148,9 @@ async def _if_known(console: Console, path: str, kind: type[Answer]) -> Answer |
 ROUTES: Final = (
     Route("/settings", show),
     Route("/settings/concurrency", order(set_concurrency, back=_HERE), methods=["POST"]),
-    Route("/settings/heartbeats", order(set_heartbeats, back=_HERE), methods=["POST"]),
-    Route("/settings/aliases", order(add_alias, back=_HERE), methods=["POST"]),
+    Route("/settings/keep-awake", order(set_keep_awake, back=_HERE), methods=["POST"]),
+    Route("/settings/heartbeats", order(set_heartbeats, back=_HERE, is_typed=True), methods=["POST"]),
+    Route("/settings/aliases", order(add_alias, back=_HERE, is_typed=True), methods=["POST"]),
     Route("/settings/aliases/remove", order(remove_alias, back=_HERE), methods=["POST"]),
     Route("/settings/aliases/up", order(move_alias, back=_HERE), methods=["POST"]),
     Route("/settings/backup", order(back_up, back=_HERE), methods=["POST"]),

@@ -40,7 +40,7 @@ class Chart:
 
     `summary` is one sentence that says what is to be seen; `empty` what is shown when there is nothing to draw.
     `is_stacked`: bars of the same x stand on one another; their values are still each its own. `x_range`: what the axis
-    spans, when that is more than where values are.
+    spans, when that is more than where values are. `is_by_day`: x are dates, as their midnights in UTC, in nobody's zone.
     """
 
     id: str
@@ -57,6 +57,7 @@ class Chart:
     categories: tuple[str, ...] = ()
     is_stacked: bool = False
     x_range: tuple[float, float] | None = None
+    is_by_day: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -73,7 +74,8 @@ class Chart:
                 "categories": self.categories,
                 "stacked": self.is_stacked,
                 "xRange": self.x_range,
-                "zone": zone,
+                "byDay": self.is_by_day,
+                "zone": "UTC" if self.is_by_day else zone,
                 "series": [
                     {"label": each.label, "draw": each.draw, "tone": each.tone, "values": each.values}
                     for each in self.series

@@ -3,6 +3,7 @@
 It never holds a key longer than the answer that shows it. What a client pastes is `webui.views.connect`.
 """
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,6 +17,8 @@ from webui.views.shell import Shell, Tone
 
 # From here on a limit of a day is worth a look.
 NEARLY_USED: Final = 0.8
+# The sums of keys reach back so far; a key that is younger and not among them was never used.
+_MONTH_S: Final = 30 * 86_400
 _LIMIT_TEXT: Final[dict[str, str]] = {
     "max_in_flight": "keys.max_in_flight",
     "requests_per_day": "keys.requests_per_day",
@@ -236,7 +239,7 @@ def _row(view: KeyView, use: _Use, text: Text, refused: Refused | None) -> KeyRo
         month_tokens=_month_tokens(totals, use),
         month_tokens_hint=_month_tokens_hint(totals, text),
         hit_rate=numbers.share(totals.hit_rate if totals is not None else None),
-        last_used=_last_used(totals, use, text),
+        last_used=_last_used(view, totals, use, text),
         form=_form(text, form, _wrong(refused, view.id)),
         edit_label=text("keys.edit_label", name=view.name),
         revoke_label=text("keys.revoke_label", name=view.name),
@@ -280,10 +283,13 @@ def _month_tokens_hint(totals: KeyTotals | None, text: Text) -> str:
     )
 
 
-def _last_used(totals: KeyTotals | None, use: _Use, text: Text) -> str:
+def _last_used(view: KeyView, totals: KeyTotals | None, use: _Use, text: Text) -> str:
     if totals is not None:
         return numbers.date_and_time(text, totals.last_used_at_s)
-    return text("keys.not_used") if use.is_known else numbers.UNKNOWN
+    if not use.is_known:
+        return numbers.UNKNOWN
+    is_young = time.time() - view.created_at_s < _MONTH_S
+    return text("keys.not_yet") if is_young else text("keys.not_used")
 
 
 def _revoke_effect(view: KeyView, text: Text) -> str:

@@ -27,7 +27,7 @@ def charts_of(report: CostReport, text: Text) -> tuple[Chart, ...]:
 
 def _chart(report: CostReport, currency: str, text: Text) -> Chart:
     known = {line.label: money for line in report.days for money in line.money if money.currency == currency}
-    days = _every_day(tuple(known))
+    days = _every_day(report)
     scale, unit = _scale(known, currency)
 
     def values(of: str) -> tuple[float | None, ...]:
@@ -64,11 +64,9 @@ def _chart(report: CostReport, currency: str, text: Text) -> Chart:
     )
 
 
-def _every_day(known: tuple[str, ...]) -> tuple[str, ...]:
-    """Those between the first and the last, too: days without a request are gaps in the chart."""
-    if not known:
-        return ()
-    first, last = date.fromisoformat(known[0]), date.fromisoformat(known[-1])
+def _every_day(report: CostReport) -> tuple[str, ...]:
+    """Of the range, days without a request, too: a single bar must stand where its day is in the month."""
+    first, last = date.fromisoformat(report.first_day), date.fromisoformat(report.last_day)
     return tuple((first + timedelta(days=n)).isoformat() for n in range((last - first).days + 1))
 
 

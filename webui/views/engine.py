@@ -9,8 +9,9 @@ from control.wire import CacheCleared, EngineState, EngineView, Overview
 from webui import numbers
 from webui.text import Text
 from webui.views.facts import Fact, disk_speed, facts
+from webui.views.memory import no_plan_words
 from webui.views.problems import Problem, problem, warnings
-from webui.views.shell import load_fraction, load_left_s, num_running
+from webui.views.shell import Shell, load_fraction, load_left_s, num_running
 from webui.watch import Seen
 
 # An engine process exists, or is about to: it can be stopped.
@@ -39,6 +40,8 @@ class EngineCard:
     warnings: tuple[Problem, ...]
     load: LoadBar | None
     facts: tuple[Fact, ...]
+    no_plan: str
+    """What stands in the place of the memory bar while there is no plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +66,8 @@ class Orders:
 def engine_card(overview: Overview | None, text: Text) -> EngineCard:
     if overview is None:
         lead = text("engine.unknown")
-        return EngineCard(name="", is_demo=False, lead=lead, problem=None, warnings=(), load=None, facts=())
+        no_plan = no_plan_words(None, text)
+        return EngineCard("", False, lead, problem=None, warnings=(), load=None, facts=(), no_plan=no_plan)
     engine = overview.engine
     model = engine.model
     name = model.id if model is not None else engine.model_name or engine.wanted_model or ""
@@ -75,13 +79,17 @@ def engine_card(overview: Overview | None, text: Text) -> EngineCard:
         warnings=warnings(engine, text),
         load=_load_bar(engine, text) if engine.state == "loading" or engine.is_downloading else None,
         facts=facts(overview, text),
+        no_plan=no_plan_words(engine, text),
     )
 
 
-def stale(seen: Seen, text: Text) -> str | None:
-    """A sentence while control is silent; None when what is shown is of now."""
-    if seen.is_current:
+def stale(seen: Seen, shell: Shell) -> str | None:
+    """A sentence while control is silent; None when what is shown is of now, or the masthead says that all is over."""
+    text = shell.text
+    if seen.is_current or shell.ending == "over":
         return None
+    if shell.ending == "begun":
+        return text("stale.quitting", age=numbers.span(text, seen.age_s)) if seen.overview is not None else None
     if seen.overview is None:
         return text("stale.never")
     return text("stale.since", age=numbers.span(text, seen.age_s))
@@ -135,7 +143,9 @@ def orders(seen: Seen, text: Text) -> Orders:
         # While it quits, too: what is cancelled need not be waited for.
         can_cancel=seen.is_current,
         can_clear=can_order and engine is not None and _keeps_prompts(engine),
-        load_effect=text.join(finish if is_living else "", wait_on, text("effect.then_load")),
+        load_effect=text.join(finish, wait_on, text("effect.then_load"))
+        if is_living
+        else text.join(text("effect.load"), wait_on),
         unload_effect=text.join(finish, wait_load, text("effect.then_unload")),
         force_effect=text.join(cut, wait_load, text("effect.then_force")),
         clear_effect=_clear_effect(engine, text),

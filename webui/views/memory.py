@@ -62,6 +62,16 @@ def memory_bar(engine: EngineView, text: Text) -> MemoryBar | None:
     )
 
 
+def no_plan_words(engine: EngineView | None, text: Text) -> str:
+    """Why there is no bar, where there is none."""
+    if engine is None:
+        return text("memory.unknown")
+    if engine.state == "failed":
+        return text("memory.failed")
+    is_coming = engine.is_downloading or engine.state in ("loading", "crashed")
+    return text("memory.coming") if is_coming else text("memory.empty")
+
+
 def _segments(engine: EngineView, plan: MemoryPlan, text: Text) -> tuple[Segment, ...]:
     actual = engine.memory_actual
     kept_bytes = engine.cache.used_bytes if engine.cache is not None else 0

@@ -4,9 +4,10 @@ It turns answers of control into ready sentences and numbers; plans are `webui.v
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from control.wire import EngineState, EngineView, Machine, ModelOnDisk, Overview, SelfTest, Slot
+from control.wire import EngineState, EngineView, Machine, ModelOnDisk, Overview, SelfTest, Slot, UnusableModel
 from webui import numbers
 from webui.text import Text
 from webui.views.engine import EngineCard, Orders, engine_card, orders, stale
@@ -66,6 +67,15 @@ class ModelRow:
 
 
 @dataclass(frozen=True, slots=True)
+class UnusableRow:
+    """A folder that can't be loaded; `reason` is the engine's sentence."""
+
+    name: str
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ModelPage:
     """`models` None: the list was not asked for. `machine` None: nothing is known of it.
 
@@ -82,17 +92,23 @@ class ModelPage:
     checks: tuple[Check, ...]
     num_slots: int
     models: tuple[ModelRow, ...] | None = None
+    unusable: tuple[UnusableRow, ...] = ()
     machine: MachineView | None = None
 
 
 def model_page(
-    seen: Seen, shell: Shell, *, models: tuple[ModelOnDisk, ...] | None = None, machine: Machine | None = None
+    seen: Seen,
+    shell: Shell,
+    *,
+    models: tuple[ModelOnDisk, ...] | None = None,
+    unusable: tuple[UnusableModel, ...] = (),
+    machine: Machine | None = None,
 ) -> ModelPage:
     text, overview = shell.text, seen.overview
     engine = overview.engine if overview is not None else None
     return ModelPage(
         shell=shell,
-        stale=None if shell.ending != "no" else stale(seen, text),
+        stale=stale(seen, shell),
         engine=engine_card(overview, text),
         memory=memory_bar(engine, text) if engine is not None else None,
         orders=orders(seen, text),
@@ -101,6 +117,7 @@ def model_page(
         checks=tuple(_check(test, text) for test in engine.self_tests) if engine is not None else (),
         num_slots=len(overview.slots) if overview is not None else 0,
         models=tuple(_model(model, engine) for model in models) if models is not None else None,
+        unusable=tuple(UnusableRow(Path(each.path).name, each.path, each.message) for each in unusable),
         machine=machine_view(machine, text) if machine is not None else None,
     )
 

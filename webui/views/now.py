@@ -82,7 +82,7 @@ def now_page(seen: Seen, shell: Shell) -> NowPage:
     return NowPage(
         shell=shell,
         as_of=numbers.time_of_day(text, overview.sampled_at_s) if overview is not None else numbers.UNKNOWN,
-        stale=None if shell.ending != "no" else stale(seen, text),
+        stale=stale(seen, shell),
         trouble=_trouble(overview.database, text) if overview is not None else None,
         figures=_figures(overview, text),
         slots=slot_rows(overview, text),
@@ -178,6 +178,7 @@ def _trouble(database: DatabaseHealth, text: Text) -> str | None:
         text("database.problem", reason=database.problem) if database.problem is not None else "",
         text.count("database.lost", database.lost_rows) if database.lost_rows else "",
         text("database.set_aside", file=database.set_aside) if database.set_aside is not None else "",
+        text("database.from_copy") if database.from_copy else "",
     )
     return text.join(*told) or None
 

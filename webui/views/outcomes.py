@@ -33,6 +33,8 @@ _REASON_TEXT: Final[dict[str, str]] = {
     "gateway_restarts": "reason.gateway_restarts",
     "internal_error": "reason.internal_error",
     "invalid_request": "reason.invalid_request",
+    "key_limit_reached": "reason.key_limit_reached",
+    "model_changed": "reason.model_changed",
     "no_model": "reason.no_model",
     "quitting": "reason.quitting",
     "rate_limit_exceeded": "reason.rate_limit_exceeded",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, get_args
 from urllib.parse import urlencode
 
-from control.wire import MissExplanation, Percentiles, Performance, PromiseStatus, Range
+from control.wire import MissList, Percentiles, Performance, PromiseStatus, Range
 from webui import numbers
 from webui.text import Text
 from webui.views.charts import Chart
@@ -25,6 +25,7 @@ from webui.views.performance_words import (
     Promise,
     discarded_sentences,
     misses_explained,
+    no_misses,
     promise_sentences,
     times_of_a_row,
 )
@@ -83,7 +84,7 @@ class Measured:
 class PerformancePage:
     """`problem`: why `measured` is None, one sentence; `is_refused`: in control's own words, else it is silent.
 
-    `misses` None: not known. `as_of`: time of day of the answer.
+    `no_misses` is what is said where `misses` is empty. `as_of`: time of day of the answer.
     """
 
     shell: Shell
@@ -95,7 +96,8 @@ class PerformancePage:
     as_of: str
     measured: Measured | None
     promises: tuple[Promise, ...]
-    misses: tuple[Miss, ...] | None
+    misses: tuple[Miss, ...]
+    no_misses: str
 
 
 def performance_page(
@@ -106,7 +108,7 @@ def performance_page(
     performance: Performance | None,
     refusal: str | None = None,
     promises: PromiseStatus | None = None,
-    misses: tuple[MissExplanation, ...] | None = None,
+    misses: MissList | None = None,
     now_s: float,
 ) -> PerformancePage:
     text = shell.text
@@ -122,7 +124,8 @@ def performance_page(
         as_of=text("performance.as_of", at=numbers.time_of_day(text, now_s)),
         measured=_measured(performance, text) if performance is not None else None,
         promises=promise_sentences(promises, text),
-        misses=None if misses is None else misses_explained(misses, text),
+        misses=() if misses is None else misses_explained(misses.misses, text),
+        no_misses=no_misses(misses, text),
     )
 
 
@@ -213,9 +216,9 @@ def _ttft_figure(performance: Performance, text: Text) -> Figure:
     return Figure(
         name="ttft",
         label=text("performance.ttft"),
-        value=numbers.UNKNOWN if ttft is None else f"{ttft.p50_ms / 1000:.2f}",
-        unit="s",
-        note=text("performance.ttft_note", p95=numbers.milliseconds(text, ttft.p95_ms)) if ttft is not None else "",
+        value=numbers.bare_seconds(ttft.p50_ms if ttft is not None else None),
+        unit=text("shell.seconds"),
+        note=text("performance.ttft_note", p95=numbers.seconds(text, ttft.p95_ms)) if ttft is not None else "",
         hint=text("performance.ttft_hint"),
         tone="idle",
     )

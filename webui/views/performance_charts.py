@@ -4,6 +4,7 @@ Each comes with its table. It explains no causes: `webui.views.performance_words
 """
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, date, datetime, time
 from itertools import pairwise
 from typing import Final
 
@@ -11,7 +12,7 @@ from control.wire import NUM_SLOTS, ContextThroughput, Performance, Range, Width
 from webui import numbers
 from webui.text import Text
 from webui.views.charts import UNKNOWN, Chart, ChartTable, Series, SeriesTone
-from webui.views.performance_words import correlation_sentence
+from webui.views.performance_words import correlation_sentence, says_something
 
 WIDTHS: Final = range(1, NUM_SLOTS + 1)
 _WIDTH_TONES: Final[tuple[SeriesTone, ...]] = ("one", "two", "three", "four")
@@ -73,7 +74,8 @@ def over_time(performance: Performance, text: Text) -> Chart:
         summary=text("performance.speed.summary", step=_step(performance.step_s, text)),
         empty=text("performance.empty_speed"),
         x_kind="time",
-        x=x,
+        x=_drawn_at(performance, x),
+        is_by_day=_is_by_day(performance),
         x_label="",
         y_unit=SPEED_UNIT,
         x_range=_range(performance),
@@ -90,7 +92,7 @@ def over_time(performance: Performance, text: Text) -> Chart:
             headings=(text("performance.speed.from"), *(f"{_streams(width, text)}, {SPEED_UNIT}" for width in widths)),
             rows=tuple(
                 (
-                    numbers.date_and_time(text, at_s),
+                    _moment(performance, at_s, text),
                     *(numbers.speed(known.get((at_s, width))) for width in widths),
                 )
                 for at_s in reversed(measured)
@@ -108,7 +110,7 @@ def by_context(performance: Performance, text: Text) -> Chart:
             text("performance.context.stretch"), _rounded([p.tokens_per_second for p in points]), "points", "generating"
         ),
     ]
-    if line is not None and points:
+    if line is not None and points and says_something(line):
         fitted = [line.intercept + line.slope_per_1k * point.context_tokens / 1000 for point in points]
         series.append(Series(text("performance.context.line"), _rounded(fitted), "line", "three"))
     return Chart(
@@ -140,9 +142,10 @@ def first_token_over_time(performance: Performance, text: Text) -> Chart:
         summary=text("performance.first.summary", step=_step(performance.step_s, text)),
         empty=text("performance.first.empty"),
         x_kind="time",
-        x=x,
+        x=_drawn_at(performance, x),
+        is_by_day=_is_by_day(performance),
         x_label="",
-        y_unit="s",
+        y_unit=text("shell.seconds"),
         x_range=_range(performance),
         series=(
             Series(text("performance.first.median"), _rounded(p50, 3), "line", "one"),
@@ -156,9 +159,9 @@ def first_token_over_time(performance: Performance, text: Text) -> Chart:
             ),
             rows=tuple(
                 (
-                    numbers.date_and_time(text, at_s),
-                    numbers.milliseconds(text, known[at_s].p50_ms),
-                    numbers.milliseconds(text, known[at_s].p95_ms),
+                    _moment(performance, at_s, text),
+                    numbers.seconds(text, known[at_s].p50_ms),
+                    numbers.seconds(text, known[at_s].p95_ms),
                 )
                 for at_s in reversed(measured)
             ),
@@ -238,7 +241,31 @@ def _step(step_s: float, text: Text) -> str:
 
 def _range(performance: Performance) -> tuple[float, float] | None:
     length_s = _RANGE_S.get(performance.range)
-    return None if length_s is None else (performance.since_s, performance.since_s + length_s)
+    if length_s is None:
+        return None
+    (since_s,) = _drawn_at(performance, (performance.since_s,))
+    return since_s, since_s + length_s
+
+
+def _is_by_day(performance: Performance) -> bool:
+    return performance.step_s >= _DAY_S
+
+
+def _date(at_s: float) -> date:
+    """Of the machine's day that began then, or an hour before or after: this process is on the same machine."""
+    return datetime.fromtimestamp(at_s + _DAY_S / 2).date()
+
+
+def _moment(performance: Performance, at_s: float, text: Text) -> str:
+    """A whole day has the date that it has on the page *Cost*, and not a time in the zone of who looks."""
+    return _date(at_s).isoformat() if _is_by_day(performance) else numbers.date_and_time(text, at_s)
+
+
+def _drawn_at(performance: Performance, times_s: Sequence[float]) -> tuple[float, ...]:
+    """Where they are on the axis: of whole days, the midnights in UTC of their dates."""
+    if not _is_by_day(performance):
+        return tuple(times_s)
+    return tuple(datetime.combine(_date(at_s), time(), UTC).timestamp() for at_s in times_s)
 
 
 def _with_gaps(times_s: Sequence[float], step_s: float) -> tuple[float, ...]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from control.wire import MissExplanation, PromiseStatus, Regression
+from control.wire import MissExplanation, MissList, PromiseStatus, Regression
 from webui import numbers
 from webui.text import Text
 
@@ -40,12 +40,17 @@ class Miss:
     sentence: str
 
 
+def says_something(line: Regression) -> bool:
+    """Two stretches always lie on a line, with a correlation of 1: neither is to be shown."""
+    return line.points >= FEWEST_POINTS
+
+
 def correlation_sentence(line: Regression | None, text: Text) -> str:
     if line is None:
         return text("performance.context.no_line")
+    if not says_something(line):
+        return text("performance.context.too_few", n=numbers.tokens(line.points))
     values = {"correlation": f"{line.correlation:.2f}", "n": numbers.tokens(line.points)}
-    if line.points < FEWEST_POINTS:
-        return text("performance.context.too_few", **values)
     size = abs(line.correlation)
     if size < NONE_BELOW:
         return text("performance.context.none", **values)
@@ -67,9 +72,9 @@ def times_of_a_row(times_ms: Sequence[float], text: Text) -> tuple[str, ...]:
     """All in one unit, so that they can be compared: milliseconds when the largest is below a second."""
     largest_ms = max(times_ms, default=0.0)
     if largest_ms >= _MILLISECONDS_BELOW_MS:
-        return tuple(numbers.milliseconds(text, each) for each in times_ms)
+        return tuple(numbers.seconds(text, each) for each in times_ms)
     digits = 1 if largest_ms < _TENTHS_BELOW_MS else 0
-    return tuple(f"{each:.{digits}f} ms" for each in times_ms)
+    return tuple(numbers.short_milliseconds(each, digits) for each in times_ms)
 
 
 def promise_sentences(status: PromiseStatus | None, text: Text) -> tuple[Promise, ...]:
@@ -137,16 +142,25 @@ def misses_explained(misses: Sequence[MissExplanation], text: Text) -> tuple[Mis
     )
 
 
+def no_misses(told: MissList | None, text: Text) -> str:
+    """Why the list is empty: that all went well is only said of prompts that there were. None: not known now."""
+    if told is None:
+        return text("performance.miss.unknown")
+    if told.lookups is None:
+        return text("performance.miss.no_model")
+    if not told.is_on:
+        return text("warning.cache_off")
+    return text("performance.miss.none" if told.lookups else "performance.miss.no_prompt")
+
+
 def _miss_sentence(miss: MissExplanation, text: Text) -> str:
     prompt = numbers.tokens(miss.prompt_tokens)
-    if miss.cause == "cache_off":
-        return text("performance.miss.cache_off", prompt=prompt)
     if miss.cause == "cold":
         if miss.first_difference is None:
             return text("performance.miss.cold", prompt=prompt)
         return text("performance.miss.cold_soon", prompt=prompt, n=numbers.tokens(miss.first_difference))
     shared = text("performance.miss.shared", n=numbers.tokens(_shared_tokens(miss)))
-    if not miss.distance_tokens:
+    if miss.cause == "differs":
         return text.join(shared, text("performance.miss.whole_blocks", restored=numbers.tokens(miss.restored_tokens)))
     distance = numbers.tokens(miss.distance_tokens)
     if miss.cause == "evicted":

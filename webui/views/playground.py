@@ -28,6 +28,12 @@ _PROBLEM_TEXT: Final[dict[str, str]] = {
 }
 
 
+# Random weights never come to an end: the longest answer of the demo where a person chose none.
+DEMO_LIMIT_TOKENS: Final = 256
+# Source: engine.model.library.
+_DEMO_NAMES: Final = ("demo", "splash-demo")
+
+
 @dataclass(frozen=True, slots=True)
 class PlaygroundPage:
     """`model` None: none is loaded; then `lead` says what to do."""
@@ -58,8 +64,21 @@ def playground_page(shell: Shell, seen: Seen) -> PlaygroundPage:
         shell=shell,
         model=engine.model.id,
         is_demo=engine.model.is_demo,
-        lead=text("engine.demo_lead") if engine.model.is_demo else "",
+        lead=_demo_lead(text) if engine.model.is_demo else "",
     )
+
+
+def usual_limit(seen: Seen) -> int | None:
+    """Tokens that an answer may have when nothing was chosen; None: as the context allows."""
+    engine = seen.overview.engine if seen.overview is not None else None
+    if engine is None:
+        return None
+    is_demo = engine.model.is_demo if engine.model is not None else engine.wanted_model in _DEMO_NAMES
+    return DEMO_LIMIT_TOKENS if is_demo else None
+
+
+def _demo_lead(text: Text) -> str:
+    return text.join(text("engine.demo_lead"), text("talk.demo_limit", n=f"{DEMO_LIMIT_TOKENS:,}"))
 
 
 def progress_of(request_id: str, overview: Overview, text: Text) -> Progress | None:
@@ -83,7 +102,7 @@ def end_of(*, finish_reason: str, first_token_s: float, decode_s: float, num_tok
         phase,
         text(
             "talk.end_numbers",
-            first=numbers.milliseconds(text, first_token_s * 1000),
+            first=numbers.seconds(text, first_token_s * 1000),
             speed=numbers.speed(speed),
             tokens=text.count("talk.tokens", num_tokens),
         ),

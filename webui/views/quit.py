@@ -116,7 +116,7 @@ def _last_known(seen: Seen, text: Text) -> str:
 
 
 def _force_effect(text: Text, *, running: int) -> str:
-    return text.join(text.count("effect.cut", running) if running else "", text("quit.force_effect"))
+    return text.count("quit.force_cut", running) if running else text("quit.force_effect")
 
 
 def _step(name: str, label: str, step: Step, text: Text) -> StepRow:

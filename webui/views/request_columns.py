@@ -93,7 +93,11 @@ def class_word(row: RequestRow, text: Text) -> str:
 
 
 def _duration(name: str, value: Callable[[RequestRow], float | None]) -> Callable[[ListedRequest, Text], Cell]:
-    return lambda listed, text: Cell(name, numbers.milliseconds(text, value(listed.row)))
+    def write(listed: ListedRequest, text: Text) -> Cell:
+        duration_ms = value(listed.row)
+        return Cell(name, numbers.seconds(text, duration_ms), title=numbers.long_seconds(text, duration_ms))
+
+    return write
 
 
 def _tokens(name: str, value: Callable[[RequestRow], int]) -> Callable[[ListedRequest, Text], Cell]:

@@ -27,6 +27,7 @@ _WHY: Final[dict[str, str]] = {
     "internal_error": "request.why_internal_error",
     "invalid_request": "request.why_invalid_request",
     "key_limit_reached": "request.why_key_limit_reached",
+    "model_changed": "request.why_model_changed",
     "no_model": "request.why_no_model",
     "quitting": "request.why_quitting",
     "rate_limit_exceeded": "request.why_rate_limit_exceeded",
@@ -40,6 +41,8 @@ _FINISHED: Final[dict[str, str]] = {
 }
 # What is shorter has no place in a drawing, and is measured no better.
 _LEAST_SHARE: Final = 0.002
+# A shorter time is written as 0.00 s: an axis of it says nothing.
+_LEAST_WHOLE_MS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,14 +126,28 @@ def running_page(shell: Shell, overview: Overview | None, request_id: str) -> De
 
 def _why(row: RequestRow, text: Text) -> str:
     if row.error_code is not None:
-        return text(_WHY[row.error_code]) if row.error_code in _WHY else text("request.why_other", code=row.error_code)
+        return text.join(
+            _error_words(row, row.error_code, text), "" if _came_to_engine(row) else text("request.never_ran")
+        )
     if row.finish_reason in _FINISHED:
         return text(_FINISHED[row.finish_reason])
     return text("request.finished_other")
 
 
+def _error_words(row: RequestRow, code: str, text: Text) -> str:
+    if code == "quitting" and _came_to_engine(row):
+        return text("request.why_quitting_cut")
+    return text(_WHY[code]) if code in _WHY else text("request.why_other", code=code)
+
+
+def _came_to_engine(row: RequestRow) -> bool:
+    return row.prefill_ms is not None
+
+
 def _timeline(row: RequestRow, text: Text) -> Timeline | None:
-    """The phases stand one after the other; what is left of the whole time is the last one.
+    """None: it neither waited nor ran, or was over before a clock could tell anything.
+
+    The phases stand one after the other; what is left of the whole time is the last one.
 
     Prefill and decode are on the engine's clock, the whole on control's: what is more than the whole is not drawn.
     """
@@ -140,9 +157,9 @@ def _timeline(row: RequestRow, text: Text) -> Timeline | None:
             lasted.append((name, max(duration_ms, 0.0)))  # type: ignore[arg-type]  # the names above are phases
     known_ms = sum(duration_ms for _, duration_ms in lasted)
     whole_ms = row.total_ms if row.total_ms > 0 else known_ms
-    if whole_ms <= 0:
+    if not lasted or whole_ms < _LEAST_WHOLE_MS:
         return None
-    if not lasted or (whole_ms - known_ms) / whole_ms > _LEAST_SHARE:
+    if (whole_ms - known_ms) / whole_ms > _LEAST_SHARE:
         lasted.append(("rest", whole_ms - known_ms))
     phases, start_ms = [], 0.0
     for name, duration_ms in lasted:
@@ -151,8 +168,8 @@ def _timeline(row: RequestRow, text: Text) -> Timeline | None:
     return Timeline(
         phases=tuple(phases),
         first_token_percent=_percent(row.ttft_ms, whole_ms) if row.ttft_ms is not None else None,
-        first_token=numbers.milliseconds(text, row.ttft_ms),
-        ticks=tuple(numbers.milliseconds(text, whole_ms * quarter / 4, beside_ms=whole_ms) for quarter in range(5)),
+        first_token=numbers.seconds(text, row.ttft_ms),
+        ticks=tuple(numbers.seconds(text, whole_ms * quarter / 4) for quarter in range(5)),
         summary=text("request.timeline_summary", parts=" · ".join(_said(phase) for phase in phases)),
     )
 
@@ -171,8 +188,8 @@ def _phase(row: RequestRow, name: PhaseName, start_ms: float, duration_ms: float
         start_percent=start,
         width_percent=width,
         cached_percent=round(width * share, 2) if share else None,
-        from_=numbers.milliseconds(text, start_ms),
-        lasted=numbers.milliseconds(text, duration_ms),
+        from_=numbers.seconds(text, start_ms),
+        lasted=numbers.seconds(text, duration_ms),
         share=numbers.share(min(duration_ms / whole_ms, 1.0)),
         sentence=_SENTENCES[name](row, text),
     )
@@ -200,8 +217,6 @@ def _queue_sentence(row: RequestRow, text: Text) -> str:
 
 
 def _rest_sentence(row: RequestRow, text: Text) -> str:
-    if row.queue_ms is None:
-        return text("request.never_ran")
     return text("request.rest_cut" if _was_cut(row) else "request.rest_sentence")
 
 
@@ -216,7 +231,7 @@ def _prefill_sentence(row: RequestRow, text: Text) -> str:
 
 
 def _decode_sentence(row: RequestRow, text: Text) -> str:
-    gap = numbers.milliseconds(text, row.largest_gap_ms)
+    gap = numbers.seconds(text, row.largest_gap_ms)
     return text.join(
         text.count("request.decode_tokens", row.completion_tokens),
         text("request.decode_gap", gap=gap) if row.largest_gap_ms is not None else "",
@@ -264,11 +279,11 @@ def _speeds(listed: ListedRequest, text: Text) -> FactGroup:
     return FactGroup(
         text("request.speed_and_cost"),
         (
-            Fact(text("requests.ttft"), numbers.milliseconds(text, row.ttft_ms), text("requests.ttft_hint")),
-            Fact(text("requests.total"), numbers.milliseconds(text, row.total_ms), text("requests.total_hint")),
+            Fact(text("requests.ttft"), numbers.seconds(text, row.ttft_ms), text("requests.ttft_hint")),
+            Fact(text("requests.total"), numbers.seconds(text, row.total_ms), text("requests.total_hint")),
             Fact(text("request.reading_speed"), _per_second(reading), text("request.reading_speed_sentence")),
             Fact(text("request.decode_speed"), _per_second(listed.tokens_per_second), text("requests.speed_hint")),
-            Fact(text("request.gap"), numbers.milliseconds(text, row.largest_gap_ms), text("request.gap_sentence")),
+            Fact(text("request.gap"), numbers.seconds(text, row.largest_gap_ms), text("request.gap_sentence")),
             Fact(text("requests.cost"), cost(listed, text), text("requests.cost_hint")),
         ),
     )

@@ -11,6 +11,7 @@ from control.wire import NUM_SLOTS, AliasList, DatabaseHealth, HeartbeatSettings
 from webui import numbers
 from webui.text import LANGUAGES, Language, Text
 from webui.views.shell import NEXT_THEME, THEME_TEXT, Shell, Theme, Tone
+from webui.views.sleep import SleepView, sleep_view
 
 _DIALECT_TEXT: Final[dict[str, str]] = {
     "chat": "settings.chat",
@@ -110,6 +111,7 @@ class SettingsPage:
     shell: Shell
     concurrency: int | None
     concurrency_choices: tuple[int, ...]
+    sleep: SleepView
     heartbeats: tuple[Heartbeat, ...]
     aliases: tuple[AliasRow, ...] | None
     alias_warnings: tuple[str, ...]
@@ -132,6 +134,7 @@ def settings_page(shell: Shell, known: Known, *, alias_form: AliasForm = NOTHING
         shell=shell,
         concurrency=overview.concurrency if overview is not None else None,
         concurrency_choices=tuple(range(1, NUM_SLOTS + 1)),
+        sleep=sleep_view(overview, text),
         heartbeats=_heartbeats(known.heartbeats, text),
         aliases=_aliases(known.aliases, text),
         alias_warnings=_alias_warnings(known, text),
@@ -232,6 +235,8 @@ def _health(health: DatabaseHealth, text: Text) -> tuple[Health, ...]:
         found.append(Health("bad", "✕", text.count("settings.rows_lost", health.lost_rows)))
     if health.set_aside is not None:
         found.append(Health("wait", "!", text("settings.set_aside", name=health.set_aside)))
+    if health.from_copy:
+        found.append(Health("wait", "!", text("settings.from_copy")))
     return tuple(found) or (Health("good", "●", text("settings.healthy")),)
 
 

@@ -4,7 +4,7 @@ It knows nothing of a single page's content.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from control.wire import EngineState, EngineView, Overview
@@ -79,7 +79,10 @@ ENGINE_SILENT_S: Final = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Masthead:
-    """The one place that says how the whole system is. `detail` is a short addition, `hint` one sentence."""
+    """The one place that says how the whole system is. `detail` is a short addition, `hint` one sentence.
+
+    `farewell` is said over every page when nothing is left of Splash; else empty.
+    """
 
     tone: Tone
     sign: str
@@ -87,6 +90,7 @@ class Masthead:
     detail: str
     model: str
     hint: str
+    farewell: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +153,14 @@ class StatePage:
     shell: Shell
 
 
-def farewell_masthead(text: Text, *, is_over: bool) -> Masthead:
+def farewell_masthead(seen: Seen, text: Text, *, is_over: bool) -> Masthead:
     """While Splash ends on purpose, a silent gateway is no fault."""
-    state = text("state.stopped") if is_over else text("state.quitting")
-    return _masthead("idle" if is_over else "wait", state, "", None, text("state.quitting_hint"))
+    if not is_over:
+        return _masthead("wait", text("state.quitting"), "", None, text("state.quitting_hint"))
+    at_s = seen.overview.sampled_at_s if seen.overview is not None else None
+    at = numbers.UNKNOWN if at_s is None else numbers.time_of_day(text, at_s)
+    ended = _masthead("idle", text("state.stopped"), "", None, text("state.quitting_hint"))
+    return replace(ended, farewell=text("state.over", at=at))
 
 
 def masthead(seen: Seen, text: Text) -> Masthead:
@@ -172,7 +180,8 @@ def masthead(seen: Seen, text: Text) -> Masthead:
         text(STATE_TEXT[engine.state]),
         _detail(overview, text),
         overview,
-        text("state.hint"),
+        # The reason may be longer than the room beside the state.
+        engine.error if engine.state == "failed" and engine.error is not None else text("state.hint"),
     )
 
 
@@ -211,7 +220,7 @@ def _detail(overview: Overview, text: Text) -> str:
     elif engine.state == "ready" and engine.cache is not None and not engine.cache.is_on:
         parts.append(text("state.cache_off"))
     elif engine.state == "failed" and engine.error is not None:
-        parts.append(engine.error)
+        parts.append(engine.error.partition("\n")[0])
     num_held = sum(waiting.phase == "held" for waiting in overview.waiting)
     if num_held:
         parts.append(text("state.held", n=f"{num_held:,}"))

@@ -6,8 +6,11 @@ import { pitch } from "./chart_paths.js";
 
 const FONT_PX = 12;
 const DAY_S = 86400;
+// Between two words on an axis of days: never a part of one.
+const DAYS_BETWEEN = [1, 2, 3, 4, 5, 7, 10, 14, 28, 56, 91, 182, 365];
 const TICK_PX = 4;
 const LABEL_GAP_PX = 8;
+const ROW_PX = 44;
 
 const two = (n) => String(n).padStart(2, "0");
 
@@ -36,8 +39,7 @@ export const nameOfX = (data, at) => {
   if (data.xKind === "category") return data.categories[at];
   if (data.xKind === "number") return number(data.x[at], 0);
   const date = dateIn(data.zone)(data.x[at]);
-  const isWholeDay = clock(date) === "00:00" && pitch(data) >= DAY_S;
-  return isWholeDay ? `${date.getFullYear()}-${day(date)}` : `${date.getFullYear()}-${day(date)} ${clock(date)}`;
+  return data.byDay ? `${date.getFullYear()}-${day(date)}` : `${date.getFullYear()}-${day(date)} ${clock(date)}`;
 };
 
 /** From the first to the last x, with room for half a bar; a single point stands in the middle. */
@@ -47,24 +49,49 @@ export const rangeOfX = (data) => {
   const half = hasBars ? pitch(data) / 2 : 0;
   if (data.xKind === "number") return [0, Math.max(last * 1.03, 1)];
   if (last > first) return [first - half, last + half];
-  const alone = Math.max(half, data.xKind === "time" ? 1800 : 0.5);
+  const alone = Math.max(half, data.byDay ? DAY_S / 2 : data.xKind === "time" ? 1800 : 0.5);
   return [first - alone, last + alone];
 };
 
-/** From zero: half a chart must not look like a fall to nothing. */
-export const rangeOfY = (greatest) => (greatest > 0 ? uPlot.rangeNum(0, greatest, 0.06, true) : [0, 1]);
+const STEPS = [1, 2, 2.5, 5, 10];
+
+/** The least round step of which `count` reach `greatest`: 1, 2, 2.5 or 5 times a power of ten. */
+const stepFor = (greatest, count) => {
+  const power = 10 ** Math.floor(Math.log10(greatest / count));
+  // A hair less, so that 0.3 / 3 is not above 0.1.
+  return power * STEPS.find((step) => step * power * count >= greatest * (1 - 1e-9));
+};
+
+/**
+ * Ticks from zero (half a chart must not look like a fall to nothing) to the first that nothing rises above: two steps
+ * at least, and as many as have room in `height` px.
+ */
+export const ticksOfY = (greatest, height) => {
+  if (!(greatest > 0)) return [0, 1];
+  const count = Math.max(2, Math.floor(height / ROW_PX));
+  const step = stepFor(greatest, count);
+  const used = Math.max(2, Math.ceil((greatest / step) * (1 - 1e-9)));
+  return Array.from({ length: used + 1 }, (_, at) => at * step);
+};
+
+/** Decimals with which all multiples of `step` are written as what they are: 2.5 has one, 0.025 three. */
+export const digitsOfStep = (step) => {
+  let digits = Math.max(0, -Math.floor(Math.log10(step)));
+  if (Math.abs(step * 10 ** digits - Math.round(step * 10 ** digits)) > 1e-6) digits += 1;
+  return digits;
+};
 
 const widthOf = (u, texts) => {
   u.ctx.font = u.axes[1].font[0];
   return Math.max(0, ...texts.map((text) => u.ctx.measureText(text).width / devicePixelRatio));
 };
 
-/** Categories that have room beside one another: every one, every second, every third, … */
+/** Categories that have room beside one another: every one, every second, every third, …, and the last: it is today. */
 const categorySplits = (holder) => (u) => {
   const { categories } = holder.data;
   const room = u.bbox.width / devicePixelRatio / categories.length;
   const step = Math.max(1, Math.ceil((widthOf(u, categories) + LABEL_GAP_PX) / Math.max(room, 1)));
-  return categories.map((_, at) => at).filter((at) => at % step === 0);
+  return categories.map((_, at) => at).filter((at) => (categories.length - 1 - at) % step === 0);
 };
 
 export const axesFor = (holder, family) => {
@@ -83,6 +110,7 @@ export const axesFor = (holder, family) => {
   } else if (xKind === "number") {
     x.values = (u, splits) => splits.map((value) => number(value, 0));
   } else {
+    if (holder.data.byDay) x.incrs = DAYS_BETWEEN.map((days) => days * DAY_S);
     x.values = (u, splits, axis, space, step_s) =>
       splits.map((at) => tickOfTime(dateIn(holder.data.zone)(at), step_s));
   }
@@ -91,12 +119,9 @@ export const axesFor = (holder, family) => {
     border: { show: false },
     ticks: { show: false },
     grid: { stroke: () => colour("c-grid"), width: 1 },
-    space: 44,
+    splits: () => holder.ticks,
     size: (u, values) => (values === null ? 40 : Math.ceil(widthOf(u, values)) + 12),
-    values: (u, splits, axis, space, step) => {
-      const digits = step >= 1 ? 0 : step >= 0.1 ? 1 : step >= 0.01 ? 2 : 3;
-      return splits.map((value) => number(value, digits));
-    },
+    values: (u, splits) => splits.map((value) => number(value, digitsOfStep(splits[1]))),
   };
   return [x, y];
 };

@@ -5,7 +5,10 @@ import { toneOf } from "./chart_tones.js";
 // Of the room of one category: the rest is the gap to the next.
 const BARS_SHARE = 0.7;
 const WIDEST_BAR_PX = 56;
-const POINT_RADIUS_PX = 2;
+const CROWD_RADIUS_PX = 2;
+const LONE_RADIUS_PX = 3.5;
+// Fewer don't lie above one another: each is drawn as large as a lone value, and in its full colour.
+const CROWD = 60;
 
 /** The least distance of two neighbours on the x axis: the room of one bar, or of one group. */
 export const pitch = (data) => {
@@ -29,7 +32,6 @@ const bars = (holder, number) => (u, seriesIdx) => {
   const path = new Path2D();
   const groups = data.series.map((each, at) => (each.draw === "bars" ? at : -1)).filter((at) => at >= 0);
   const count = data.stacked ? 1 : groups.length;
-  const place = data.stacked ? 0 : groups.indexOf(number);
   const step = pitch(data);
   const room = (u.valToPos(data.x[0] + step, "x", true) - u.valToPos(data.x[0], "x", true)) * BARS_SHARE;
   const group = Math.max(count, Math.min(room, WIDEST_BAR_PX * devicePixelRatio * count));
@@ -42,7 +44,10 @@ const bars = (holder, number) => (u, seriesIdx) => {
     const own = data.series[number].values[at];
     const bottom = data.stacked ? u.valToPos(values[at] - own, "y", true) : floor;
     const top = u.valToPos(values[at], "y", true);
-    const left = u.valToPos(data.x[at], "x", true) - group / 2 + (place * group) / count + gap / 2;
+    // Those that are there stand together above their label, whatever is missing.
+    const beside = data.stacked ? [number] : groups.filter((each) => data.series[each].values[at] !== null);
+    const shift = (beside.indexOf(number) - beside.length / 2) * (group / count);
+    const left = u.valToPos(data.x[at], "x", true) + shift + gap / 2;
     path.rect(left, top, width, Math.max(0, bottom - top));
   }
   return { stroke: path, fill: path };
@@ -65,9 +70,11 @@ const corners = (path, first, ...others) => {
   path.closePath();
 };
 
+export const isCrowd = (data) => data.x.length >= CROWD;
+
 const points = (holder, number) => (u, seriesIdx) => {
   const path = new Path2D();
-  const radius = POINT_RADIUS_PX * devicePixelRatio;
+  const radius = (isCrowd(holder.data) ? CROWD_RADIUS_PX : LONE_RADIUS_PX) * devicePixelRatio;
   const draw = SHAPES[toneOf(holder.data.series[number]).shape];
   u.data[seriesIdx].forEach((value, at) => {
     if (value === null) return;
@@ -77,6 +84,24 @@ const points = (holder, number) => (u, seriesIdx) => {
     draw(path, x, y, radius);
   });
   return { stroke: path, fill: path };
+};
+
+/** Where values without neighbours are: a line needs two. */
+export const lonely = (values) =>
+  values.flatMap((value, at) => {
+    return value !== null && (values[at - 1] ?? null) === null && (values[at + 1] ?? null) === null ? [at] : [];
+  });
+
+export const lonePoints = (u, series, seriesIdx) => {
+  const path = new Path2D();
+  const radius = LONE_RADIUS_PX * devicePixelRatio;
+  for (const at of lonely(u.data[seriesIdx])) {
+    const x = u.valToPos(u.data[0][at], "x", true);
+    const y = u.valToPos(u.data[seriesIdx][at], "y", true);
+    path.moveTo(x + radius, y);
+    SHAPES[toneOf(series).shape](path, x, y, radius);
+  }
+  return path;
 };
 
 /** `holder.data` is looked up at each drawing: new data need no new paths. */

@@ -1,6 +1,7 @@
 // Reading a chart: the line above it that names the series and says their values at the cursor, and the keys that move
 // the cursor. It announces nothing: who can't see the chart has the table.
 import { digitsFor, nameOfX, number } from "./chart_axes.js";
+import { lonely } from "./chart_paths.js";
 import { toneOf } from "./chart_tones.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -29,7 +30,7 @@ const MARKS = {
   cross: ["path", { d: "M7.6 2.6 14.4 9.4M7.6 9.4 14.4 2.6" }],
 };
 
-/** The sample that stands before a series' name: as it is drawn in the chart. */
+/** The sample that stands before a series' name: as it is drawn in the chart. A line's mark is shown by `has-lone`. */
 const swatch = (series, parent) => {
   const tone = toneOf(series);
   const svg = document.createElementNS(SVG, "svg");
@@ -39,6 +40,8 @@ const swatch = (series, parent) => {
   parent.append(svg);
   if (series.draw === "line") {
     drawnIn(svg, "path", { d: "M0 6H22", "stroke-dasharray": tone.dash.join(" ") || "none" });
+    const [name, attributes] = MARKS[tone.shape];
+    drawnIn(svg, name, { ...attributes, class: "mark" });
   } else if (series.draw === "points") {
     drawnIn(svg, ...MARKS[tone.shape]);
   } else {
@@ -46,6 +49,7 @@ const swatch = (series, parent) => {
     if (tone.texture === "hatch" || tone.texture === "cross") drawnIn(svg, "path", { d: "M1 9 9 1M5 11 15 1M13 11 21 3" });
     if (tone.texture === "cross") drawnIn(svg, "path", { d: "M1 3 9 11M7 1 17 11M13 1 21 9" });
   }
+  return svg;
 };
 
 export class Reading {
@@ -54,9 +58,10 @@ export class Reading {
     box.replaceChildren();
     const line = element("div", "plot-reading", box);
     this.unit = element("span", "plot-unit", line);
+    this.swatches = [];
     this.values = data.series.map((series) => {
       const item = element("span", "plot-series", line);
-      swatch(series, item);
+      this.swatches.push(swatch(series, item));
       element("span", "plot-label", item).textContent = series.label;
       return element("span", "plot-value num", item);
     });
@@ -74,6 +79,7 @@ export class Reading {
     this.digits = digitsFor(greatest);
     // As wide as the longest value: names stand still while values come and go.
     for (const value of this.values) value.style.minWidth = `${number(greatest, this.digits).length}ch`;
+    data.series.forEach((series, n) => this.swatches[n].classList.toggle("has-lone", lonely(series.values).length > 0));
     this.unit.textContent = data.yUnit;
     this.xLabel.textContent = data.xLabel;
   }

@@ -43,8 +43,8 @@ export const toneFill = (series) => {
 
 const withAlpha = (rgb, alpha) => rgb.replace(/^rgb\((.*)\)$/, (_, channels) => `rgba(${channels}, ${alpha})`);
 
-/** Points lie above one another: where many are, it is darker. */
-export const pointColour = (series) => withAlpha(toneColour(series), 0.4);
+/** Points of a crowd lie above one another: where many are, it is darker. */
+export const pointColour = (series, inCrowd) => withAlpha(toneColour(series), inCrowd ? 0.4 : 1);
 
 const fillOf = (texture, rgb) => {
   if (texture === "solid") return withAlpha(rgb, 0.82);

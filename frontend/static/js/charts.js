@@ -2,12 +2,14 @@
 // It computes nothing: what is drawn comes with the page, and stands in a table beside the chart, too.
 // htmx leaves the inside of a plot alone (hx-morph-skip-children), so the canvas outlives each refresh.
 /* global htmx, uPlot */
-import { axesFor, dateIn, rangeOfX, rangeOfY } from "./chart_axes.js";
-import { drawn, pathsOf } from "./chart_paths.js";
+import { axesFor, dateIn, rangeOfX, ticksOfY } from "./chart_axes.js";
+import { drawn, isCrowd, lonePoints, pathsOf } from "./chart_paths.js";
 import { Reading, moved } from "./chart_reading.js";
 import { colour, onThemeChange, pointColour, toneColour, toneFill, toneOf } from "./chart_tones.js";
 
 const LINE_PX = 1.75;
+// Of the x axis and the padding above.
+const AXIS_PX = 34;
 
 /** What can't change in a chart that is there: anything else is only new data. */
 const shapeOf = (data) =>
@@ -52,6 +54,8 @@ class LiveChart {
     const { width, height } = this.size();
     if (width > 0 && height > 0 && (width !== this.plot.width || height !== this.plot.height)) {
       this.plot.setSize({ width, height });
+      // Another height has room for other ticks.
+      this.plot.setData(this.plot.data);
     }
   }
 
@@ -111,7 +115,7 @@ class LiveChart {
     const isTime = this.data.xKind === "time";
     const scales = {
       x: { time: isTime, range: () => rangeOfX(this.data) },
-      y: { range: (u, low, high) => rangeOfY(high ?? 0) },
+      y: { range: (u, low, high) => this.rangeOfY(u, high ?? 0) },
     };
     const cursor = {
       y: false,
@@ -134,34 +138,47 @@ class LiveChart {
       cursor,
       axes: axesFor(this, family),
       series: [{}, ...this.data.series.map((_, n) => this.seriesOptions(n))],
-      hooks: { setCursor: [() => this.reading.show(this.at)] },
+      hooks: { setCursor: [() => this.reading.show(this.at)], drawSeries: [(u, n) => this.drawLone(u, n - 1)] },
     };
+  }
+
+  /** From the first tick to the last; the axis draws them where they are kept. */
+  rangeOfY(u, greatest) {
+    this.ticks = ticksOfY(greatest, u.height - AXIS_PX);
+    return [0, this.ticks.at(-1)];
   }
 
   seriesOptions(n) {
     const series = () => this.data.series[n];
     const { draw } = series();
     const isLine = draw === "line";
+    const point = () => pointColour(series(), isCrowd(this.data));
     return {
-      stroke: () => (draw === "points" ? pointColour(series()) : toneColour(series())),
-      fill: draw === "bars" ? () => toneFill(series()) : draw === "points" ? () => pointColour(series()) : undefined,
+      stroke: () => (draw === "points" ? point() : toneColour(series())),
+      fill: draw === "bars" ? () => toneFill(series()) : draw === "points" ? point : undefined,
       width: isLine ? LINE_PX : 1,
       dash: isLine ? toneOf(series()).dash : undefined,
       paths: pathsOf(this, n),
-      // A value without neighbours has no line: it is shown as a point.
-      points: isLine ? { show: false, filter: (u, at) => alone(u.data[at]), size: 5, width: 1 } : { show: false },
+      points: { show: false },
     };
+  }
+
+  /** A value without neighbours has no line: it is shown as a mark, in the form of its series. */
+  drawLone(u, n) {
+    const series = this.data.series[n];
+    if (series.draw !== "line") return;
+    u.ctx.save();
+    u.ctx.fillStyle = u.ctx.strokeStyle = toneColour(series);
+    u.ctx.lineWidth = LINE_PX * devicePixelRatio;
+    u.ctx.setLineDash([]);
+    const path = lonePoints(u, series, n + 1);
+    u.ctx.fill(path);
+    u.ctx.stroke(path);
+    u.ctx.restore();
   }
 }
 
 const dot = () => document.createElement("div");
-
-const alone = (values) => {
-  const lonely = values.flatMap((value, at) => {
-    return value !== null && (values[at - 1] ?? null) === null && (values[at + 1] ?? null) === null ? [at] : [];
-  });
-  return lonely.length > 0 ? lonely : null;
-};
 
 const charts = new Map();
 

@@ -53,6 +53,7 @@
     const banner = document.getElementById("lost");
     if (banner === null || isOver()) return;
     banner.hidden = !isLost;
+    if (!isLost) document.getElementById("lost-order").hidden = true;
     document.body.classList.toggle("is-lost", isLost);
     const age = document.getElementById("lost-age");
     if (!isLost) return;
@@ -114,6 +115,20 @@
     "toggle",
     (event) => {
       if (event.newState === "open") event.target.querySelector("[data-first]")?.focus();
+    },
+    true,
+  );
+
+  // A form sent to a console that has ended would end this page, too, and what was typed with it.
+  document.addEventListener(
+    "submit",
+    (event) => {
+      if (!isLost) return;
+      event.preventDefault();
+      event.stopImmediatePropagation();
+      document.getElementById("lost-order").hidden = false;
+      // A panel lies above the banner that says why nothing happens.
+      document.querySelectorAll(".sheet:popover-open").forEach((sheet) => sheet.hidePopover());
     },
     true,
   );

@@ -17,6 +17,8 @@
   let exchanges = [];
   let running = null;
   let isLoggedOut = false;
+  // A browser breaks an answer off before it says that the page is hidden, but after it asked whether it may go.
+  let isLeaving = false;
 
   // Of another session: another person may sit here now.
   const kept = () => {
@@ -25,6 +27,7 @@
   };
 
   const keep = () => {
+    if (isLoggedOut) return;
     const fields = Object.fromEntries(FIELDS.map((id) => [id, byId(id).value]));
     try {
       sessionStorage.setItem(PLACE, JSON.stringify({ session: talk.dataset.formToken, exchanges, fields }));
@@ -68,6 +71,15 @@
       if (isRead) turns.scrollTop = turns.scrollHeight;
     }
   }
+
+  // What stands between backticks in a sentence is something to type, as on every page (webui.render).
+  const spoken = (sentence) =>
+    sentence.split(/`([^`]+)`/).map((part, at) => {
+      if (at % 2 === 0) return part;
+      const code = document.createElement("code");
+      code.textContent = part;
+      return code;
+    });
 
   const codeBlock = () => {
     const block = document.createElement("pre");
@@ -133,18 +145,19 @@
       this.words = new Words(this.turn.querySelector(":scope > .words"));
       this.control = new AbortController();
       this.isStopped = false;
+      this.endWords = "";
     }
 
     get state() {
-      const end = this.turn.querySelector(".turn-end").textContent;
-      return { thought: this.thought.text, words: this.words.text, end, hasFailed: this.hasFailed === true };
+      const said = { thought: this.thought.text, words: this.words.text, end: this.endWords };
+      return { ...said, hasFailed: this.hasFailed === true };
     }
 
     /** As it was when the page was left. */
     restore({ thought, words, end, hasFailed }) {
       if (thought) this.happened("thought", { text: thought });
       if (words) this.words.add(words);
-      if (hasFailed) this.fail(end.replace(/^✕ /, ""));
+      if (hasFailed) this.fail(end);
       else this.end("", end);
     }
 
@@ -176,17 +189,26 @@
     end(phase, numbers = "") {
       this.isOver = true;
       say(phase);
-      this.turn.querySelector(".turn-end").textContent = numbers || phase;
+      this.endWords = numbers || phase;
+      this.turn.querySelector(".turn-end").textContent = this.endWords;
       this.turn.querySelector(".turn-end").title = byId("talk-numbers").title;
     }
 
     fail(words) {
       this.end("");
       const end = this.turn.querySelector(".turn-end");
-      end.textContent = `✕ ${words}`;
+      end.replaceChildren("✕ ", ...spoken(words));
+      this.endWords = words;
       end.setAttribute("role", "alert");
       end.classList.add("tone-bad");
       this.hasFailed = true;
+    }
+
+    /** Nothing more comes, and nobody said why. */
+    breakOff() {
+      if (this.isStopped) this.end(talk.dataset.stopped);
+      else if (isLeaving) this.end(talk.dataset.left);
+      else this.fail(talk.dataset.brokeOff);
     }
   }
 
@@ -195,13 +217,13 @@
     exchanges.push(exchange);
     const answer = show(exchange);
     setRunning(answer);
+    isLeaving = false;
     say(talk.dataset.sent);
     try {
       await answer.run();
-      if (!answer.isOver) answer.fail(talk.dataset.brokeOff);
+      if (!answer.isOver) answer.breakOff();
     } catch {
-      if (answer.isStopped) answer.end(talk.dataset.stopped);
-      else answer.fail(talk.dataset.brokeOff);
+      answer.breakOff();
     }
     if (running !== answer) return;
     Object.assign(exchange, answer.state);
@@ -249,9 +271,11 @@
     keep();
   });
 
+  addEventListener("beforeunload", () => (isLeaving = true));
   addEventListener("pagehide", () => {
+    isLeaving = true;
     if (running !== null) Object.assign(exchanges.at(-1), running.state, { end: talk.dataset.left });
-    if (!isLoggedOut) keep();
+    keep();
   });
   document.querySelector("form[action='/logout']").addEventListener("submit", () => (isLoggedOut = true));
 

@@ -157,6 +157,7 @@ def long_session(num_turns: int) -> bytes:
     return msgspec.json.encode({**MAIN, "messages": messages})
 
 
+@pytest.mark.timed
 def test_two_megabytes_of_history_are_parsed_in_time():
     """The best of some tries: what the machine does beside is not what is measured."""
     body = long_session(760)

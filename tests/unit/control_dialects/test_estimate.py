@@ -137,6 +137,7 @@ def test_tiny_and_huge_images_are_counted_as_models_resize_them():
     assert _image(b"GIF89a" + struct.pack("<HH", 60_000, 60_000)) == 16_384
 
 
+@pytest.mark.timed
 def test_two_megabytes_take_no_longer_than_a_blink():
     prompt = prompt_of(((CODE + ENGLISH + CHINESE) * 10_000)[:2_000_000])
 

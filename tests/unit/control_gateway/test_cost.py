@@ -3,6 +3,7 @@
 import asyncio
 import random
 from collections import Counter
+from datetime import date
 from fractions import Fraction
 from types import SimpleNamespace
 
@@ -17,8 +18,9 @@ from control.admin.cost import CostApi
 from control.admin.edge import HANDLERS
 from control.metrics.cost_questions import CostQuestions
 from control.metrics.database import open_database, open_for_reading
-from control.metrics.local_day import local_day, local_midnight_s
+from control.metrics.local_day import local_day, local_midnight_s, midnight_days_before_s
 from control.metrics.questions import Questions
+from control.metrics.ranges import since_s
 from control.metrics.rollups import Sums
 from control.metrics.settings import load_settings
 from control.metrics.tables import requests
@@ -88,9 +90,7 @@ async def test_what_ran_in_a_range_is_charged_and_what_was_turned_away_is_not(sp
     assert (line.label, line.requests, line.prompt_tokens) == ("k", 3, 2_000_000)
 
 
-@pytest.mark.parametrize(
-    ("chosen", "seconds"), [("hour", HOUR_S), ("day", DAY_S), ("week", 7 * DAY_S), ("month", 30 * DAY_S)]
-)
+@pytest.mark.parametrize(("chosen", "seconds"), [("hour", HOUR_S), ("day", DAY_S), ("week", 7 * DAY_S)])
 @pytest.mark.parametrize("into_the_hour_s", [0, 1, 1_800, 3_599])
 async def test_a_range_begins_to_the_second_wherever_that_is_in_an_hour(splash, chosen, seconds, into_the_hour_s):
     splash.clock.now_s = NOON + into_the_hour_s
@@ -102,6 +102,29 @@ async def test_a_range_begins_to_the_second_wherever_that_is_in_an_hour(splash, 
 
     inside = sum(begin_s <= each for each in at)
     assert [line.requests for line in report.models] == [inside]
+
+
+async def test_a_month_is_today_and_the_twenty_nine_days_before(splash):
+    first_s = midnight_days_before_s(NOON, 29)
+    await splash.keep(row(1, started_at_s=first_s - 1), row(2, started_at_s=first_s), ago(3, 0))
+
+    report = await splash.costs.report("month")
+
+    assert sum(line.requests for line in report.models) == 2
+    assert sum(line.requests for line in report.days) == 2
+
+
+@pytest.mark.parametrize("chosen", ["hour", "day", "week", "month", "all"])
+async def test_what_has_a_date_to_come_is_in_no_range(splash, chosen):
+    # All time is made of whole days.
+    soon_s = DAY_S if chosen == "all" else 2 * HOUR_S
+    await splash.keep(ago(1, 60), ago(2, -soon_s), ago(3, -40 * DAY_S), ago(4, -400 * DAY_S))
+
+    report = await splash.costs.report(chosen)
+
+    assert [line.requests for line in report.models] == [1]
+    assert {line.label for line in report.days} == {local_day(NOON)}
+    assert {line.label for line in report.months} == {local_day(NOON)[:7]}
 
 
 async def test_all_reaches_back_to_rows_that_are_long_gone(splash):
@@ -173,7 +196,26 @@ async def test_a_row_that_says_more_was_cached_than_there_was_charges_nothing_to
 async def test_nothing_used_is_an_empty_report(splash):
     report = await splash.costs.report("all")
 
-    assert report == CostReport("all", PriceList(), (), (), (), (), ())
+    assert report == CostReport("all", PriceList(), (), local_day(NOON - 29 * DAY_S), local_day(NOON), (), (), (), ())
+
+
+@pytest.mark.parametrize("chosen", ["hour", "day", "week", "month", "all"])
+async def test_the_days_of_a_report_reach_from_a_month_ago_to_today_however_few_had_requests(splash, chosen):
+    await splash.keep(ago(1, 3 * DAY_S))
+
+    report = await splash.costs.report(chosen)
+
+    assert [line.label for line in report.days] == [local_day(NOON - 3 * DAY_S)]
+    assert report.last_day == local_day(NOON)
+    assert (date.fromisoformat(report.last_day) - date.fromisoformat(report.first_day)).days == 29
+
+
+async def test_all_time_begins_with_the_first_day_that_had_a_request(splash):
+    await splash.keep(ago(1, 80 * DAY_S), ago(2, DAY_S))
+
+    report = await splash.costs.report("all")
+
+    assert report.first_day == report.days[0].label == local_day(NOON - 80 * DAY_S)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -186,8 +228,7 @@ async def test_keys_models_and_the_rows_themselves_come_to_the_same_in_each_curr
 
     report = await splash.costs.report(chosen)
 
-    lengths = {"hour": HOUR_S, "day": DAY_S, "week": 7 * DAY_S, "month": 30 * DAY_S, "all": NOON}
-    ran = [each for each in rows if each.started_at_s >= NOON - lengths[chosen] and each.outcome != "rejected"]
+    ran = [each for each in rows if each.started_at_s >= since_s(chosen, NOON) and each.outcome != "rejected"]
     exact = _exact(ran, TWO_CURRENCIES)
     assert {(money.currency, kind): getattr(money, kind) for money in report.total for kind in KINDS} == {
         each: float(amount) for each, amount in exact.items()

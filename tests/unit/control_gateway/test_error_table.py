@@ -15,7 +15,7 @@ import openai
 import pytest
 import pytest_asyncio
 
-from control.errors import EngineStopped, GatewayRestarts, ModelChanged, WaitedTooLong
+from control.errors import EngineStopped, GatewayRestarts, ModelChanged, SplashQuits, WaitedTooLong
 from engine import wire
 from tests.unit.control_gateway.dialect_calls import (
     EACH_DIALECT,
@@ -166,6 +166,7 @@ ROWS = (
     Row("an engine that dies twice", engine_dies, 503, "engine_died", *OVER, retry_after="10"),
     Row("a model that a person stopped", told_while_it_waits(EngineStopped()), 503, "engine_stopped", *OVER,
         retry_after="10"),
+    Row("Splash that quits", told_while_it_waits(SplashQuits()), 503, "quitting", *OVER, retry_after="10"),
     Row("a gateway that restarts", told_while_it_waits(GatewayRestarts()), 503, "gateway_restarts", *OVER,
         retry_after="2"),
     Row("a wait that was too long", told_while_it_waits(WaitedTooLong(limit_s=86400)), 504, "waited_too_long",
@@ -276,6 +277,7 @@ async def test_an_overflow_that_is_found_behind_the_headers_has_the_same_words(t
     ("error", "code", "anthropic_type"),
     [
         (EngineStopped(), "engine_stopped", "overloaded_error"),
+        (SplashQuits(), "quitting", "overloaded_error"),
         (GatewayRestarts(), "gateway_restarts", "overloaded_error"),
         (WaitedTooLong(limit_s=86400), "waited_too_long", "timeout_error"),
         (ModelChanged(wanted="a", loaded="b"), "model_changed", "invalid_request_error"),

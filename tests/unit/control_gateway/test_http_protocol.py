@@ -170,6 +170,7 @@ async def test_what_is_no_http_is_refused_in_the_apis_shape(tmp_path, said):
 # --- A client that does not say what it wants, and one too many ---
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("said", [b"", b"\r\n", b"POST /v1/chat", b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n"])
 @pytest.mark.parametrize("is_first", [True, False])
 async def test_a_client_that_never_finishes_its_headers_is_cut_off(tmp_path, said, is_first):

@@ -1,5 +1,8 @@
 """What a key was used for in 30 days: sums over sums, per life of a key, and when it was last used."""
 
+import time
+from datetime import datetime, timedelta
+
 import msgspec
 import pytest
 from sqlalchemy import delete
@@ -66,6 +69,31 @@ async def test_tokens_and_requests_add_up_and_the_hit_rate_is_of_tokens(book):
     totals = await book.totals(key())
 
     assert totals == {1: KeyTotals(1, 3, 1_100, 990, 30, 0.9, last)}
+
+
+async def test_thirty_days_are_those_of_the_calendar_after_the_clocks_were_changed_too(book, monkeypatch):
+    monkeypatch.setenv("TZ", "America/New_York")
+    time.tzset()
+    try:
+        now, found = datetime(2026, 3, 20, 0, 30), {}
+        for days_ago in (29, 30):
+            book.used((NOW_S - (now - timedelta(days_ago) + timedelta(hours=3)).timestamp()) / DAY_S)
+        await book.writer.write(lambda connection: None)
+        found = await key_totals(book.questions, [key(made=1000.0)], wall=now.timestamp)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+    assert [each.requests for each in found] == [1]
+
+
+async def test_a_day_that_is_still_to_come_is_left_out(book):
+    today = book.used(0)
+    book.used(-40)
+
+    totals = await book.totals(key())
+
+    assert (totals[1].requests, totals[1].last_used_at_s) == (1, today)
 
 
 async def test_what_is_older_than_30_days_is_left_out(book):

@@ -11,8 +11,10 @@ from sqlalchemy import insert, select
 from control.errors import DatabaseUnusable
 from control.metrics.database import open_database, open_for_reading
 from control.metrics.local_day import local_midnight_s, next_midnight_s
+from control.metrics.plausible import TOKENS_LIMIT
 from control.metrics.questions import Questions
 from control.metrics.settings import load_settings
+from control.metrics.stretch import Stretch
 from control.metrics.tables import metadata
 from control.metrics.writer import Writer
 from control.wire import KeyUsage, RequestRow, Today
@@ -179,11 +181,52 @@ async def test_what_each_key_used_today_is_told_by_its_id(path, writer, question
         writer.record(row(number, **fields))
     await written(writer)
 
-    assert await questions.usage_by_key() == {
+    usage = await questions.usage_by_day()
+    assert usage[midnight] == {
         1: KeyUsage(requests=1, tokens=110),
         2: KeyUsage(requests=1, tokens=3),
         3: KeyUsage(requests=2, tokens=220),
     }
+    # The first of them began a second before midnight, and a clock that goes back must find it.
+    assert {day_s: len(keys) for day_s, keys in usage.items()} == {midnight - 86_400: 1, midnight: 3}
+
+
+async def test_counts_that_no_request_can_have_are_cut_and_stop_no_question(path, writer, questions, caplog):
+    statement = insert(metadata.tables["keys"]).values(
+        id=1, name="k", created_at_s=0, request_class="batch", hint="h", sha256=b"1"
+    )
+    await writer.write(lambda connection: connection.execute(statement))
+    for number in range(3):
+        writer.record(row(number, prompt_tokens=9 * 10**18, cached_tokens=-5, completion_tokens=9 * 10**18))
+    writer.record(Stretch(NOON, seconds=9.0, model="m", width=1, tokens=9 * 10**18, context_tokens=5))
+    await written(writer)
+
+    [usage] = (await questions.usage_by_day()).values()
+    rows = await newest_rows(questions)
+
+    assert usage == {1: KeyUsage(requests=3, tokens=6 * TOKENS_LIMIT)}
+    assert {(each.prompt_tokens, each.cached_tokens) for each in rows} == {(TOKENS_LIMIT, 0)}
+    assert (await questions.today()).prompt_tokens == 3 * TOKENS_LIMIT
+    assert writer.losses == 1
+    assert "counts cut id=" in caplog.text and "prompt_tokens=9000000000000000000" in caplog.text
+
+
+async def test_rows_of_an_earlier_version_with_such_counts_stop_no_start(path, writer, questions):
+    statement = insert(metadata.tables["keys"]).values(
+        id=1, name="k", created_at_s=0, request_class="batch", hint="h", sha256=b"1"
+    )
+    await writer.write(lambda connection: connection.execute(statement))
+    for number in range(3):
+        writer.record(row(number))
+    await writer.write(
+        lambda connection: connection.exec_driver_sql(
+            "UPDATE requests SET prompt_tokens = 9000000000000000000, completion_tokens = 9000000000000000000"
+        )
+    )
+
+    [usage] = (await questions.usage_by_day()).values()
+
+    assert usage[1].requests == 3 and isinstance(usage[1].tokens, int)
 
 
 def test_closing_writes_everything_that_was_taken(path):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from control.errors import KeyLimitReached
 from control.keys import Key
 from control.metrics.local_day import local_midnight_s, next_midnight_s
-from control.quotas import Quotas
+from control.quotas import DAYS_LIMIT, Quotas
 from control.wire import KeyChange, KeyLimits, KeyUsage
 from tests.unit.control_gateway.gateway_stage import (
     FINISHED,
@@ -99,7 +99,7 @@ def test_tokens_are_known_at_the_end_and_the_next_request_is_refused():
 
 
 def test_what_clients_take_for_an_overflow_is_not_in_a_refusal():
-    quotas = Quotas({1: KeyUsage(requests=9, tokens=9)}, wall=Clock())
+    quotas = Quotas({MIDNIGHT: {1: KeyUsage(requests=9, tokens=9)}}, wall=Clock())
 
     for limits in ({"requests_per_day": 1}, {"tokens_per_day": 1}):
         with pytest.raises(KeyLimitReached) as caught:
@@ -108,7 +108,7 @@ def test_what_clients_take_for_an_overflow_is_not_in_a_refusal():
 
 
 def test_a_limit_of_one_is_told_in_the_singular():
-    quotas = Quotas({1: KeyUsage(tokens=1)}, wall=Clock())
+    quotas = Quotas({MIDNIGHT: {1: KeyUsage(tokens=1)}}, wall=Clock())
     quotas.enter(key())
 
     for limit, sentence in (
@@ -149,12 +149,51 @@ def test_one_key_does_not_use_up_anothers():
 
 
 def test_what_was_used_before_a_restart_counts():
-    quotas = Quotas({1: KeyUsage(requests=3, tokens=40)}, wall=Clock())
+    quotas = Quotas({MIDNIGHT: {1: KeyUsage(requests=3, tokens=40)}}, wall=Clock())
 
     with pytest.raises(KeyLimitReached):
         quotas.enter(key(requests_per_day=3))
 
     assert quotas.usage(1) == KeyUsage(requests=3, tokens=40)
+
+
+def test_a_clock_that_is_wrong_for_a_while_takes_nothing_from_a_days_count():
+    clock = Clock()
+    quotas = Quotas({MIDNIGHT - 86_400: {1: KeyUsage(requests=1)}}, wall=clock)
+    ended(quotas, quotas.enter(key()), tokens=7)
+    over_midnight = quotas.enter(key())
+
+    clock.now_s -= 86_400
+    ended(quotas, quotas.enter(key()), tokens=2)
+    ended(quotas, over_midnight, tokens=30)
+    yesterday = quotas.usage(1)
+    clock.now_s += 86_400
+
+    assert yesterday == KeyUsage(requests=2, tokens=2)
+    assert quotas.usage(1) == KeyUsage(requests=2, tokens=37)
+    with pytest.raises(KeyLimitReached):
+        quotas.enter(key(requests_per_day=2))
+
+
+def test_a_start_with_a_clock_that_is_behind_forgets_nothing_of_the_right_day():
+    clock = Clock(MIDNIGHT - 9 * 86_400 + 3600)
+    quotas = Quotas({MIDNIGHT: {1: KeyUsage(requests=3)}}, wall=clock)
+    quotas.usage(1)
+
+    clock.now_s = MIDNIGHT + 60
+
+    with pytest.raises(KeyLimitReached):
+        quotas.enter(key(requests_per_day=3))
+
+
+def test_days_that_a_clock_has_shown_do_not_pile_up():
+    clock = Clock()
+    quotas = Quotas(wall=clock)
+    for _ in range(3 * DAYS_LIMIT):
+        ended(quotas, quotas.enter(key()), tokens=1)
+        clock.now_s += 86_400
+
+    assert len(quotas._days) == DAYS_LIMIT
 
 
 def test_a_request_that_began_yesterday_is_in_flight_today_and_counts_no_more():

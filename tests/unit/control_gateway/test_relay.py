@@ -224,6 +224,7 @@ async def test_a_client_that_leaves_while_it_is_counted_is_gone_within_a_second(
     assert stage.engine.received == []
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("is_stream", [False, True])
 @pytest.mark.parametrize("phase", ["prefill", "decode"])
 async def test_a_client_that_leaves_the_engine_frees_its_slot_within_a_second(tmp_path, is_stream, phase):

@@ -9,7 +9,7 @@ import logging
 
 import pytest
 
-from control.errors import EngineStopped, GatewayRestarts
+from control.errors import GatewayRestarts, SplashQuits
 from control.reception import Reception
 from tests.unit.control_gateway.dialect_calls import (
     CHAT,
@@ -113,7 +113,7 @@ async def test_a_person_cancels_a_request_that_is_being_counted(stage, dialect, 
 
 @EACH_WAY
 @EACH_DIALECT
-@pytest.mark.parametrize("error", [GatewayRestarts(), EngineStopped()], ids=["restart", "quit"])
+@pytest.mark.parametrize("error", [GatewayRestarts(), SplashQuits()], ids=["restart", "quit"])
 async def test_a_request_that_is_being_counted_is_told_at_once_of_an_end(stage, dialect, is_stream, error):
     async with slowly_counted(stage, dialect, stream=is_stream) as (answering, _):
         stage.line.turn_away_waiting(error)
@@ -140,13 +140,13 @@ async def test_a_prompt_that_is_too_long_is_rejected_and_leaves_its_place(stage)
 async def test_who_comes_while_splash_ends_hears_why(stage):
     stage.source.availability = "none"
     answers = []
-    for error in (GatewayRestarts(), EngineStopped()):
+    for error in (GatewayRestarts(), SplashQuits()):
         stage.line.turn_away_waiting(error)
         answers.append(await asked(stage, CHAT))
     stage.line.hold()
     answers.append(await asked(stage, CHAT))
 
-    assert [answer.json()["error"]["code"] for answer in answers] == ["gateway_restarts", "engine_stopped", "no_model"]
+    assert [answer.json()["error"]["code"] for answer in answers] == ["gateway_restarts", "quitting", "no_model"]
 
 
 # --- The model of one that never ran ---
@@ -211,10 +211,10 @@ async def test_who_asks_for_a_count_is_told_at_once_of_a_restart(stage, receptio
 
 
 async def test_a_body_that_comes_after_the_end_is_told_too(stage, reception):
-    reception.close(EngineStopped())
+    reception.close(SplashQuits())
 
     async with connected(stage) as client:
         await sent(client, head_of(stage, num_body_bytes=1000, headers=["Connection: close"]))
         _, body = await read_to_the_end(client)
 
-    assert b'"engine_stopped"' in body
+    assert b'"quitting"' in body

@@ -33,6 +33,7 @@ class PuppetEngine:
         self.is_silent = False
         self.says = status()
         self.lingers = False
+        self.started_at_s = 1.0
         self.cannot_start: Exception | None = None
         self.disk_is_full = False
         self.adoptable: Adopted | None = None
@@ -77,7 +78,7 @@ class PuppetEngine:
             nonce="n",
             port=1,
             manager="control",
-            started_at_s=1.0,
+            started_at_s=self.started_at_s,
             version="0",
         )
         self.client = self

@@ -15,6 +15,7 @@ from control.admin.keys import KeysApi
 from control.admin.requests import RequestsApi
 from control.admin.settings import SettingsApi
 from control.aliases import DEFAULT_ALIASES, Aliases, stored_aliases
+from control.departure import Departure
 from control.errors import EngineRefused
 from control.fifo import Ticket
 from control.heartbeats import Heartbeats
@@ -30,6 +31,7 @@ from control.overview import OverviewSource, TodayTotals
 from control.prices import Prices
 from control.prometheus import Prometheus
 from control.quotas import Quotas
+from control.reception import Reception
 from control.relay import Relay
 from engine.wire import ErrorAnswer
 from tests.unit.control_lifecycle.scene import Scene
@@ -58,6 +60,7 @@ async def api(tmp_path):
     keys, quotas, aliases = load_keys(database, writer), Quotas(), Aliases()
     app = AdminApi(
         supervisor=scene.supervisor,
+        departure=Departure(scene.supervisor, scene.line, Reception()),
         links=LoginLinks(),
         rooms=(
             SettingsApi(settings=settings, line=scene.line, aliases=aliases, heartbeats=Heartbeats(settings)),
@@ -384,7 +387,9 @@ async def test_quit_is_begun_and_everything_else_is_refused_from_then_on(api):
 
     answer = await api.client.post(wire.QUIT, content=b'{"force": false}')
     late = await api.client.post(wire.LOAD, content=b"{}")
+    leave = await api.client.post(wire.LEAVE, content=b"{}")
     overview = msgspec.json.decode((await api.client.get(wire.OVERVIEW)).content, type=wire.Overview)
 
     assert (answer.status_code, late.status_code, error_of(late).code) == (202, 409, "quitting")
+    assert (leave.status_code, error_of(leave).code) == (409, "quitting")
     assert (overview.quitting, overview.engine.state) == (True, "draining")

@@ -76,10 +76,11 @@ async def test_settings_of_an_earlier_start_are_in_force(root):
         await admin.put(wire.HEARTBEATS, content=b'{"modes": {"responses": "comment"}}')
         await admin.post(wire.CONCURRENCY, content=b'{"concurrency": 2}')
 
-    async with started(root) as (control, admin, _):
+    async with started(root) as (_, admin, _):
         aliases = msgspec.json.decode((await admin.get(wire.ALIASES)).content, type=wire.AliasList).aliases
         heartbeats = msgspec.json.decode((await admin.get(wire.HEARTBEATS)).content, type=wire.HeartbeatSettings)
+        overview = msgspec.json.decode((await admin.get(wire.OVERVIEW)).content, type=wire.Overview)
 
     assert aliases == (wire.Alias(name="claude-local"),)
     assert heartbeats.modes["responses"] == "comment"
-    assert control.line.concurrency == 2
+    assert overview.concurrency == 2

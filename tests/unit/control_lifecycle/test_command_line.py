@@ -22,7 +22,7 @@ from control.cli.up import wait_until_loaded
 from control.command_errors import CommandFailed, NotAnswering, NotRunning, StartFailed, UsageWrong
 from control.config import Settings
 from control.home import Home
-from control.wire import CacheCleared, CacheStatus, EngineView, LoadRequest, ModelOnDisk
+from control.wire import CacheCleared, CacheStatus, EngineView, LoadRequest, ModelList, ModelOnDisk, UnusableModel
 from engine.memory_text import size_text as engine_size_text
 
 QUITTING = [
@@ -90,12 +90,12 @@ def test_every_setting_can_go_back_to_its_default():
         (Given(budget="-1"), "--budget -1 is not a size"),
         (Given(context="1.5"), "--context 1.5 is not a number of tokens"),
         (Given(context="9" * 5000), "is not a number of tokens"),
-        (Given(context="0"), "context must be a number of tokens, 1 or more"),
-        (Given(budget="9999999999999999t"), "budget_bytes must be a number of bytes"),
-        (Given(kv_bits="7"), "kv_bits must be 8 or 4"),
-        (Given(max_gap_ms="49"), "max_gap_ms must be from 50 to 10000"),
-        (Given(max_gap_ms="10001"), "max_gap_ms must be from 50 to 10000"),
-        (Given(decode_share="0.91"), "decode_share must be from 0 to 0.9"),
+        (Given(context="0"), "--context must be a number of tokens, 1 or more"),
+        (Given(budget="9999999999999999t"), "--budget must be a number of bytes"),
+        (Given(kv_bits="7"), "--kv-bits must be 8 or 4"),
+        (Given(max_gap_ms="49"), "--max-gap-ms must be from 50 to 10000"),
+        (Given(max_gap_ms="10001"), "--max-gap-ms must be from 50 to 10000"),
+        (Given(decode_share="0.91"), "--decode-share must be from 0 to 0.9"),
         (Given(decode_share="nan"), "--decode-share nan is not a number"),
         (Given(kv_bits="\x1b[31m"), "--kv-bits �"),
     ],
@@ -227,7 +227,7 @@ MODEL = ModelOnDisk(
 @pytest.mark.parametrize("columns", [80, 300])
 def test_the_name_of_a_model_is_whole_at_any_width(columns, monkeypatch, capsys, place):
     async def models(self):
-        return (MODEL,)
+        return ModelList((MODEL,), (UnusableModel("/home/models/mine", "mine has no config.json."),))
 
     monkeypatch.setenv("COLUMNS", str(columns))
     monkeypatch.setattr("control.engine_questions.EngineQuestions.models", models)
@@ -237,6 +237,7 @@ def test_the_name_of_a_model_is_whole_at_any_width(columns, monkeypatch, capsys,
     shown = capsys.readouterr().out
     assert MODEL.name in shown and MODEL.path in shown
     assert ("┃" in shown) is (columns == 300)
+    assert "mine can't be used: mine has no config.json." in shown
 
 
 @pytest.mark.parametrize(

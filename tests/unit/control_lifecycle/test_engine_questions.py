@@ -81,6 +81,30 @@ async def test_the_plan_is_asked_for_with_what_the_load_would_have(tmp_path):
         await questions.check(Wanted("demo", context=9, budget_bytes=7, kv_bits=4))
 
 
+async def test_of_folders_that_cannot_be_used_those_of_the_home_are_told(answering, tmp_path):
+    home, elsewhere = tmp_path / "home" / "models" / "mine", tmp_path / "hub" / "mine"
+    refused = [{"path": str(path), "message": "No."} for path in (home, elsewhere)]
+
+    listed = await answering(json.dumps({"models": [], "refused": refused})).models()
+
+    assert [each.path for each in listed.refused] == [str(home)]
+
+
+@pytest.mark.parametrize(("code", "level"), [(4, "INFO"), (1, "WARNING")])
+async def test_a_refusal_of_the_engine_is_logged_with_the_model_and_is_no_warning(tmp_path, caplog, code, level):
+    home = Home(tmp_path / "home")
+    home.create()
+    program = f"import sys; print('There is no such model.', file=sys.stderr); sys.exit({code})"
+    caplog.set_level("INFO")
+
+    with pytest.raises(ModelRefused, match="no such model"):
+        await EngineQuestions(home, [sys.executable, "-c", program]).check(Wanted("qwne"))
+
+    (record,) = [each for each in caplog.records if each.name == "control.engine_questions"]
+    assert record.levelname == level
+    assert "plan --model qwne --json" in record.getMessage()
+
+
 async def test_an_engine_that_cannot_be_started_is_a_refusal(tmp_path):
     home = Home(tmp_path / "home")
     home.create()

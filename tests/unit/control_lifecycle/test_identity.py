@@ -12,7 +12,10 @@ import msgspec
 import psutil
 import pytest
 
+from control.command_errors import PortTaken
+from control.home import Home
 from control.identity import live_process, port_holder, runs_for, send_signal, verify
+from control.ports import bind
 from engine.wire import ProcessRecord
 from tests.story.stack import free_ports
 
@@ -134,6 +137,30 @@ def test_who_holds_a_port_is_told_with_pid_and_command(listen):
 
     assert holder.pid == listener.record.pid
     assert "http.server" in str(holder)
+
+
+def test_a_port_that_another_splash_has_is_told_with_its_home(tmp_path):
+    home = Home(tmp_path / "the other one")
+    home.create()
+    program = (
+        "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); input()"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", program], cwd=home.root, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    port = int(child.stdout.readline())
+    try:
+        with pytest.raises(PortTaken) as of_a_stranger:
+            bind("127.0.0.1", port, key="SPLASH_API_PORT")
+        home.write_record(record_of(child, "control"))
+        with pytest.raises(PortTaken) as of_splash:
+            bind("127.0.0.1", port, key="SPLASH_API_PORT")
+    finally:
+        child.communicate("\n")
+
+    assert "another Splash" not in str(of_a_stranger.value)
+    assert f"another Splash, of the home {home.root}: pid {child.pid}" in str(of_splash.value)
+    assert f"`SPLASH_HOME='{home.root}' splash quit`" in str(of_splash.value)
 
 
 def test_nobody_holds_a_port_that_is_bound_and_does_not_listen():

@@ -324,6 +324,7 @@ def test_pages_of_any_length_give_every_line_once_and_in_order(tmp_path_factory,
     assert len({entry.id for entry in paged}) == len(paged)
 
 
+@pytest.mark.timed
 def test_a_large_log_is_not_slower_than_a_small_one(log):
     """The end of 40 MB: a file that is read whole takes a hundred times as long."""
     small = "".join(line(number) for number in range(1_000))

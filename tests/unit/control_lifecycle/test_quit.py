@@ -7,11 +7,12 @@ from types import SimpleNamespace
 import pytest
 
 from control.cli import quit as quitting
+from control.cli import waiting
 from control.cli.quit import quit_splash
 from control.command_errors import NotRunning
 from control.home import Home
 from control.identity import live_process
-from control.wire import Accepted
+from control.wire import Accepted, DatabaseHealth
 
 
 @pytest.fixture
@@ -94,8 +95,8 @@ def test_it_waits_for_running_requests_without_a_limit_and_tells_how_they_get_on
     for record in (engine.record, control.with_(name="control"), console.with_(name="webui")):
         home.write_record(record)
     monkeypatch.setattr(quitting, "ENGINE_LIMIT_S", 0)
-    monkeypatch.setattr(quitting, "LOOK_EVERY_S", 0)
-    monkeypatch.setattr(quitting, "REMIND_EVERY_S", 3600)
+    monkeypatch.setattr(waiting, "LOOK_EVERY_S", 0)
+    monkeypatch.setattr(waiting, "REMIND_EVERY_S", 3600)
     shown = []
 
     class Client:
@@ -127,14 +128,14 @@ def test_it_waits_for_running_requests_without_a_limit_and_tells_how_they_get_on
 
 
 @pytest.mark.parametrize(
-    ("waiting", "force", "said"),
+    ("num_waiting", "force", "said"),
     [
         (1, False, ["1 request waits; it is told to come back."]),
         (2, False, ["2 requests wait; they are told to come back."]),
         (2, True, []),
     ],
 )
-def test_those_that_wait_are_counted_before_all_is_gone(home, listen, monkeypatch, waiting, force, said):
+def test_those_that_wait_are_counted_before_all_is_gone(home, listen, monkeypatch, num_waiting, force, said):
     control = listen(nonce="of control")
     home.write_record(control.with_(name="control"))
     shown = []
@@ -145,11 +146,52 @@ def test_those_that_wait_are_counted_before_all_is_gone(home, listen, monkeypatc
         def quit(self, *, force: bool):
             control.child.kill()
             control.child.wait()
-            return Accepted(message="Splash is quitting.", waiting=waiting)
+            return Accepted(message="Splash is quitting.", waiting=num_waiting)
 
     monkeypatch.setattr(quitting, "AdminClient", Client)
 
     left = quit_splash(home, force=force, show=shown.append)
+
+    assert (left, shown) == ((), said)
+
+
+@pytest.mark.parametrize(
+    ("health", "said"),
+    [
+        (DatabaseHealth(), []),
+        (
+            DatabaseHealth(waiting_rows=1_200, lost_rows=3, problem="database or disk is full"),
+            [
+                "1,203 rows of requests could not be written to the database (database or disk is full), and are lost; "
+                "`splash logs control`."
+            ],
+        ),
+        (
+            DatabaseHealth(lost_rows=1),
+            ["1 row of requests could not be written to the database, and is lost; `splash logs control`."],
+        ),
+    ],
+)
+def test_rows_that_the_database_does_not_take_are_told_when_control_has_ended(home, listen, monkeypatch, health, said):
+    control = listen(nonce="of control")
+    home.write_record(control.with_(name="control"))
+    shown = []
+
+    class Client:
+        def __init__(self, *_) -> None: ...
+
+        def quit(self, *, force: bool):
+            return QUITTING
+
+        def overview(self):
+            assert shown == []
+            control.child.kill()
+            control.child.wait()
+            return SimpleNamespace(database=health)
+
+    monkeypatch.setattr(quitting, "AdminClient", Client)
+
+    left = quit_splash(home, force=False, show=shown.append)
 
     assert (left, shown) == ((), said)
 

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from control.cli import requests as request_commands
 from control.cli.admin_client import AdminClient
 from control.cli.app import app
-from control.command_errors import NotRunning, OrderRefused
+from control.command_errors import NotRunning, UsageWrong
 from engine.wire import ProcessRecord
 
 # No system gives such a one.
@@ -76,7 +76,7 @@ def test_a_refusal_is_its_sentence(control):
 
     done = CliRunner().invoke(app, ["requests", "export", "--format", "xlsx"])
 
-    assert isinstance(done.exception, OrderRefused)
+    assert isinstance(done.exception, UsageWrong), "it is wrong however things stand"
     assert str(done.exception) == "format must be one of csv, json."
 
 

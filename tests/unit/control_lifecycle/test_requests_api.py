@@ -173,6 +173,35 @@ async def test_a_json_file_is_one_list_of_the_same_rows_also_when_there_are_none
     assert (rows[0]["largest_gap_ms"], rows[0]["stream"]) == (None, True)
 
 
+async def test_a_file_has_no_more_digits_than_were_measured_and_says_true_and_false_as_json_does(api):
+    """The floats themselves have up to 17 digits, of which a spreadsheet would show them all."""
+    api.fill(
+        row(1, queue_ms=17_314.3470000241, decode_ms=1_000.04, completion_tokens=4, first_emission_tokens=1),
+        row(2, stream=False, prompt_tokens=1, cached_tokens=1, completion_tokens=0, largest_gap_ms=None),
+    )
+
+    sheet = await api.client.get(f"{wire.REQUEST_EXPORT}?format=csv")
+    program = await api.client.get(f"{wire.REQUEST_EXPORT}?format=json")
+    whole, streamed = csv.DictReader(io.StringIO(sheet.text))
+
+    assert (streamed["queue_ms"], streamed["decode_ms"], streamed["tokens_per_second"]) == ("17314.3", "1000.0", "3.0")
+    assert (streamed["stream"], whole["stream"]) == ("true", "false")
+    assert (whole["cost"], whole["largest_gap_ms"]) == ("0.0000001", "")
+    said = {name: value for name, value in program.json()[1].items() if isinstance(value, float)}
+    assert said == {name: float(streamed[name]) for name in said}
+
+
+async def test_a_range_ends_now_and_what_has_a_date_to_come_is_in_all_only(api):
+    api.fill(row(1, started_at_s=NOW_S - 60), row(2, started_at_s=NOW_S + 9 * 86_400))
+
+    found = {}
+    for chosen in ("hour", "day", "week", "month", "all"):
+        answer = await api.client.get(f"{wire.REQUESTS}?range={chosen}")
+        found[chosen] = [each["row"]["number"] for each in answer.json()["requests"]]
+
+    assert found == {"hour": [1], "day": [1], "week": [1], "month": [1], "all": [2, 1]}
+
+
 async def test_a_file_holds_what_the_filter_names_and_nothing_that_came_later(api):
     api.fill(row(1), row(2, key="night"), row(3, started_at_s=NOW_S))
 
@@ -183,7 +212,9 @@ async def test_a_file_holds_what_the_filter_names_and_nothing_that_came_later(ap
     assert [each["number"] for each in everything.json()] == [1, 2]
 
 
-@pytest.mark.parametrize("name", ["=HYPERLINK(1)", "+1", "-1", "@sum", "\ttab", "\rreturn"])
+@pytest.mark.parametrize(
+    "name", ["=HYPERLINK(1)", "+1", "-1", "@sum", "\ttab", "\rreturn", "\nline", "＝1", "＋1", "－1", "＠1"]
+)
 async def test_text_that_a_spreadsheet_would_run_is_shown_instead(api, name):
     api.fill(row(1, key=name, model='a "quoted", name'))
 

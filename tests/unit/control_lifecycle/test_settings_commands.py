@@ -148,6 +148,9 @@ class Asked:
 
     set_heartbeat = set_prices = set_concurrency
 
+    def heartbeats(self) -> HeartbeatSettings:
+        return HeartbeatSettings(modes={"messages": "typed"}, choices={"messages": ("typed", "ping")})
+
     def prices(self) -> PriceList:
         return PriceList(models={"demo": Price(currency="USD")})
 
@@ -184,7 +187,7 @@ def test_a_price_is_set_among_those_that_there_are_and_taken_away_by_default(tex
     "value", ["", "1/0.1/3", "CNY 1/0.1", "CNY -1/0/0", "yuan 1/1/1", "CNY 1/1/1/1", "CNY nan/1/1"]
 )
 def test_a_price_that_can_not_be_read_is_wrong_usage_with_an_example(value):
-    with pytest.raises(UsageWrong, match="A price is written like CNY 1/0"):
+    with pytest.raises(UsageWrong, match="^price.default is written like CNY 1/0"):
         change_of(f"price.default={value}")
 
 
@@ -200,13 +203,34 @@ def test_prices_are_listed_the_default_first_as_they_are_written():
         ("price.default", "CNY 1/0.1/3"),
         ("price.demo", "USD 0.27/0.07/1000000"),
     ]
-    assert [price_of(value) for _, value, _ in price_rows(prices)] == [prices.default, prices.models["demo"]]
+    assert [price_of(value, name) for name, value, _ in price_rows(prices)] == [prices.default, prices.models["demo"]]
 
 
 @pytest.mark.parametrize("text", ["concurrency", "concurrency=x", "nothing=1", "heartbeat=ping"])
 def test_what_is_no_setting_is_wrong_usage(text):
     with pytest.raises(UsageWrong):
         change_of(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("concurrency=9", "concurrency is a number, 1 to 4, and not '9'."),
+        ("keep_awake=always", "keep_awake is one of busy, loaded, never, and not 'always'."),
+        ("heartbeat.messages=foo", "heartbeat.messages is one of typed, ping, and not 'foo'."),
+        ("heartbeat.fax=ping", "There is no setting 'heartbeat.fax'; `splash settings` lists them."),
+        ("price.default=usd 1/2/3000000", "price.default can be at most 1,000,000 per million tokens."),
+        ("price.=usd 1/2/3", "'' can't be a model's id."),
+    ],
+)
+def test_a_value_that_cannot_be_is_wrong_usage_in_the_words_of_who_typed_it(text, sentence):
+    client = Asked()
+
+    with pytest.raises(UsageWrong) as refused:
+        change_of(text)(client)
+
+    assert str(refused.value) == sentence
+    assert client.orders == []
 
 
 def test_the_example_bodies_of_the_documentation_can_be_sent():

@@ -186,9 +186,18 @@ async def test_quit_tells_those_who_wait_drains_and_is_finished(scene):
     scene.line.leave(also_running)
     await scene.look()
 
-    assert (waiting.interruption.code, running.interruption) == ("engine_stopped", None)
+    assert (waiting.interruption.code, running.interruption) == ("quitting", None)
     assert (is_early, scene.supervisor.finished.is_set()) == (False, True)
     assert scene.supervisor.availability == "none"
+
+
+async def test_a_quit_by_force_is_told_as_a_quit_and_not_as_a_stop_of_the_model(scene):
+    await scene.ready()
+    running, waiting = scene.join("1"), [scene.join(str(n)) for n in range(2, 6)][-1]
+
+    scene.supervisor.quit(force=True)
+
+    assert (running.interruption.code, waiting.interruption.code) == ("quitting", "quitting")
 
 
 async def test_nothing_is_loaded_any_more_while_it_quits(scene):

@@ -12,6 +12,7 @@ from control.cli.processes import Found
 from control.command_errors import PortTaken, StartRefused
 from control.config import PORT_FIELDS, Settings
 from control.home import Home
+from control.services.detached import Detached
 from tests.story.stack import free_ports, is_free
 
 
@@ -79,7 +80,7 @@ def test_the_port_of_an_engine_that_outlived_its_control_is_not_taken(settings, 
 @pytest.mark.parametrize(("code", "exit_code"), [(5, 5), (1, 1), (2, 1)])
 def test_a_child_that_found_its_port_taken_passes_its_exit_code_on(settings, code, exit_code):
     home = Home(settings.home)
-    child = up.start_detached(home, "webui", ["/bin/sh", "-c", f"echo Port 1 is taken by x.; exit {code}"])
+    child = Detached(home).start("webui", ["/bin/sh", "-c", f"echo Port 1 is taken by x.; exit {code}"], {})
 
     with pytest.raises(up.StartFailed, match=r"Port 1 is taken by x\.") as caught:
         up.wait_until_found(home, "webui", child)

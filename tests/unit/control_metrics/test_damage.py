@@ -317,6 +317,27 @@ async def test_a_question_that_meets_damage_is_answered_from_the_new_file(splash
     )
 
 
+async def test_damage_that_nobody_has_met_is_found_within_an_hour(path, monkeypatch):
+    opened = open_or_begin_anew(path)
+    writer = Writer(opened.engine, opened.set_aside)
+    now_s = 0.0
+    questions = Questions(open_for_reading(path), begin_anew=writer.begin_anew, monotonic=lambda: now_s)
+    overwrite(path, pages_of_open(path))
+
+    await questions.today()
+    before = writer.health.set_aside
+    now_s = 3600.0
+    today = await questions.today()
+    after = writer.health.set_aside
+    now_s = 7200.0
+    await questions.today()
+
+    assert (before, after is not None, writer.health.set_aside) == (None, True, after)
+    assert today == await questions.today()
+    questions.close()
+    writer.close()
+
+
 def pages_of_open(path) -> list[int]:
     """One page of requests, looked up in a copy: the file itself has a reader and a writer."""
     copy = path.with_name("copy.db")

@@ -74,15 +74,15 @@ async def test_a_parameter_that_there_is_not_is_refused_with_its_name(api):
 
 
 async def test_misses_are_those_of_the_newest_status(api):
-    api.supervisor.status = SimpleNamespace(cache=CacheStatus(is_on=True, misses=(MISS,)))
+    api.supervisor.status = SimpleNamespace(cache=CacheStatus(is_on=True, misses=(MISS,), lookups=7))
 
-    assert await asked(api, wire.MISSES, wire.MissList) == wire.MissList(misses=(MISS,), is_on=True)
+    assert await asked(api, wire.MISSES, wire.MissList) == wire.MissList(misses=(MISS,), is_on=True, lookups=7)
 
 
 async def test_a_cache_that_is_off_says_why(api):
     api.supervisor.status = SimpleNamespace(cache=CacheStatus(is_on=False, reason="the self-test failed"))
 
-    assert await asked(api, wire.MISSES, wire.MissList) == wire.MissList(reason="the self-test failed")
+    assert await asked(api, wire.MISSES, wire.MissList) == wire.MissList(reason="the self-test failed", lookups=0)
 
 
 async def test_without_a_model_there_is_no_cache(api):

@@ -2,11 +2,12 @@
 
 import math
 import random
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 
 import pytest
 
+from control.metrics.local_day import local_midnight_s
 from control.metrics.measures import times_of
 from control.metrics.performance_figures import STEPS_LIMIT, span_of
 from control.metrics.ranges import RANGE_S, RANGES
@@ -98,6 +99,25 @@ async def test_an_hour_and_a_day_are_exact(measured, chosen, model):
     assert found.input_output_ratio == pytest.approx(
         sum(r.prompt_tokens for r in mine) / sum(r.completion_tokens for r in mine)
     )
+
+
+@pytest.mark.parametrize("chosen", ["hour", "day", "week", "month", "all"])
+async def test_the_time_in_the_queue_is_a_part_of_the_time_to_the_first_token_and_never_larger(measured, chosen):
+    """Those that gave up in the queue, after a long wait, have no first token to be a part of."""
+    begin_s = NOW_S - HOUR_S / 2
+    served = [row(n, started_at_s=begin_s, queue_ms=900.0 * n, ttft_ms=900.0 * n + 40) for n in range(14)]
+    # Two clocks: the engine says that it stood longer than control saw it wait.
+    served.append(row(20, started_at_s=begin_s, queue_ms=99_000.0, ttft_ms=11_000.0))
+    gave_up = [
+        row(30 + n, started_at_s=begin_s, outcome="cancelled", queue_ms=95_000.0, ttft_ms=None) for n in range(3)
+    ]
+    measured.record(*served, *gave_up)
+
+    found = await measured.performance(chosen)
+
+    assert found.ttft.count == found.queue.count == found.ttft_without_queue.count == 15
+    assert found.queue.p50_ms <= found.ttft.p50_ms
+    assert found.queue.p95_ms <= found.ttft.p95_ms
 
 
 async def test_first_tokens_are_told_by_the_step_in_which_the_request_began(measured):
@@ -238,6 +258,41 @@ async def test_days_are_those_of_the_machines_time_zone(measured):
     assert midnights[1] - midnights[0] == DAY_S
     assert found.since_s == datetime(2026, 10, 4).timestamp()
     assert found.step_s == DAY_S
+
+
+@pytest.mark.parametrize("chosen", RANGES)
+async def test_what_has_a_date_to_come_is_in_no_range(measured, chosen):
+    rows = random_rows(7, number=100, within_s=HOUR_S / 2)
+    measured.record(*rows, *(stretch(started_at_s=NOW_S - 60 * n, context_tokens=900 * n) for n in range(1, 9)))
+    without = await measured.performance(chosen)
+
+    for number, ahead_s in enumerate((2 * HOUR_S, 2 * DAY_S, 40 * DAY_S)):
+        measured.record(
+            row(9000 + number, started_at_s=NOW_S + ahead_s, model="future", ttft_ms=9e6, queue_ms=1.0),
+            stretch(started_at_s=NOW_S + ahead_s, model="future", tokens=9, width=3),
+            stretch(started_at_s=NOW_S + ahead_s, model="small", context_tokens=77, width=1),
+        )
+
+    assert await measured.performance(chosen) == without
+
+
+async def test_all_time_is_today_when_everything_has_a_date_to_come(measured):
+    measured.record(row(1, started_at_s=NOW_S + 9 * DAY_S))
+
+    found = await measured.performance("all")
+
+    assert (found.since_s, found.requests) == (local_midnight_s(NOW_S), 0)
+
+
+@pytest.mark.parametrize("hour", [0, 1, 12, 23])
+@pytest.mark.parametrize("day", [(2026, 3, 7), (2026, 3, 8), (2026, 3, 20), (2026, 11, 1), (2026, 11, 20)])
+def test_a_month_has_thirty_days_in_the_weeks_after_the_clocks_were_changed_too(zone, day, hour):
+    now = datetime(*day, hour, 30)
+
+    span = span_of("month", now.timestamp(), first_day=None)
+
+    assert span.first_day == (now - timedelta(days=29)).date().isoformat()
+    assert span.begin_s == datetime.fromisoformat(span.first_day).timestamp()
 
 
 def test_a_year_is_told_by_steps_of_four_days_that_begin_at_midnight(zone):

@@ -106,7 +106,7 @@ def durations(period, rows) -> dict[tuple, list[float]]:
         times = {
             "ttft": ttft,
             "ttft_without_queue": None if None in (ttft, queue) else max(ttft - queue, 0),
-            "queue": queue,
+            "queue": None if None in (ttft, queue) else min(ttft, queue),
             "inter_token": each.decode_ms / later if each.decode_ms is not None and later > 0 else None,
             "largest_gap": each.largest_gap_ms,
         }
@@ -185,11 +185,12 @@ def test_what_the_writer_records_one_at_a_time_is_in_the_sums(entries, tmp_path_
 
 
 def test_one_that_was_turned_away_is_counted_as_that_and_as_nothing_else(database):
-    put(database, row(1), row(2, outcome="rejected", queue_ms=5.0, prompt_tokens=900), row(3, outcome="failed"))
+    turned_away = row(2, outcome="rejected", queue_ms=5.0, ttft_ms=9.0, prompt_tokens=900)
+    put(database, row(1), turned_away, row(3, outcome="failed"))
 
     with database.begin() as connection:
         [sums] = found(connection, "daily_requests").values()
-        [count] = {values["count"] for key, values in found(connection, "daily_times").items() if "queue" in key}
+        [count] = {values["count"] for key, values in found(connection, "daily_times").items() if "ttft" in key}
     assert (sums["requests"], sums["completed"], sums["failed"], sums["rejected"]) == (2, 1, 1, 1)
     assert sums["prompt_tokens"] == 200
     assert count == 2

@@ -81,6 +81,22 @@ def test_what_cannot_be_served_is_listed_apart_with_its_reason(demo_home, make_f
     assert "has no tokenizer" in report.as_text()
 
 
+def test_whatever_a_person_put_among_the_models_of_the_home_is_listed(tmp_path):
+    models = tmp_path / "splash" / "models"
+    (models / "mine").mkdir(parents=True)
+    (models / "broken").mkdir()
+    (models / "broken" / "config.json").write_text("{")
+    (models / ".hidden").mkdir()
+    (models / "gone").symlink_to(tmp_path / "unplugged")
+    (models / "notes.txt").write_text("no folder")
+
+    refused = {entry.path: entry.message for entry in list_models(tmp_path / "splash", limit=SMALL).refused}
+
+    assert [path.removeprefix(f"{models}/") for path in refused] == ["broken", "gone", "mine"]
+    assert refused[str(models / "mine")] == f"{models}/mine has no config.json, so it is not a model folder."
+    assert "is not valid JSON" in refused[str(models / "broken")]
+
+
 def test_what_does_not_fit_is_listed_and_marked(demo_home):
     report = list_models(demo_home, limit=Limit(0))
 

@@ -1,6 +1,10 @@
 """Why a prompt was not restored further: the cause, the first differing token, and where a snapshot would help."""
 
-from engine.blocks import TokenBlocks
+import random
+
+import pytest
+
+from engine.blocks import BLOCK_TOKENS, TokenBlocks
 from engine.prefix.tree import BlockTree
 from tests.unit.engine_prefix.publishing import BLOCK_BYTES, SNAPSHOT_BYTES, an_index, look_up, publish, some_tokens
 
@@ -40,7 +44,45 @@ def test_the_first_difference_is_to_the_token_against_the_closest_of_several():
     assert match.explanation is not None
     assert match.restore_len == 288
     assert match.explanation.first_difference == 312
-    assert (match.explanation.cause, match.explanation.distance_tokens) == ("never_taken", 0)
+    assert (match.explanation.cause, match.explanation.distance_tokens) == ("differs", 0)
+
+
+@pytest.mark.parametrize("needs_snapshots", [False, True])
+def test_a_turn_that_changes_what_the_last_one_said_differs_and_lost_nothing_that_could_be_had(needs_snapshots):
+    """A client that drops the thoughts of its last answer: all that is equal is restored, to a whole block."""
+    index = an_index(needs_snapshots=needs_snapshots)
+    publish(index, EARLIER[:480], snapshots=(416, 480))
+
+    match = look_up(index, EARLIER[:425] + OTHER)
+
+    assert match.explanation is not None
+    assert (match.restore_len, match.matched_len) == (416, 416)
+    assert (match.explanation.cause, match.explanation.first_difference) == ("differs", 425)
+    assert match.explanation.distance_tokens == 0
+
+
+@pytest.mark.parametrize("needs_snapshots", [False, True])
+def test_each_cause_agrees_with_the_numbers_beside_it(needs_snapshots):
+    """Only what was evicted or never taken was computed although it was equal; else nothing more could be had."""
+    chance, causes = random.Random(5), set()
+    for _ in range(300):
+        index = an_index(needs_snapshots=needs_snapshots)
+        for number in range(chance.randrange(4)):
+            fork = chance.randrange(500)
+            lengths = [BLOCK_TOKENS * chance.randint(1, 12) for _ in range(chance.randrange(3))]
+            publish(index, EARLIER[:fork] + some_tokens(500 - fork, of=10 + number), snapshots=lengths)
+        if chance.random() < 0.5:
+            index.set_budget(chance.randrange(index.used_bytes + 1))
+        told = look_up(index, EARLIER).explanation
+        if told is None:
+            continue
+        causes.add(told.cause)
+        assert (told.distance_tokens > 0) is (told.cause in ("evicted", "never_taken"))
+        assert told.cause != "cold" or told.restored_tokens == told.matched_tokens == 0
+        equal = told.first_difference or 0
+        assert 0 <= equal - told.restored_tokens - told.distance_tokens < BLOCK_TOKENS or told.cause == "cold"
+
+    assert causes == {"cold", "differs", "evicted", *(("never_taken",) if needs_snapshots else ())}
 
 
 def test_a_conversation_that_just_goes_on_needs_no_explanation():
@@ -131,6 +173,7 @@ def test_evicted_blocks_are_remembered_so_that_a_miss_says_evicted_and_where_it_
     assert (match.restore_len, match.matched_len) == (0, 0)
     assert match.explanation is not None
     assert (match.explanation.cause, match.explanation.first_difference) == ("evicted", 413)
+    assert match.explanation.distance_tokens == 384
 
 
 def test_an_evicted_snapshot_is_remembered_and_a_junction_armed_where_the_ghosts_agree():

@@ -43,9 +43,16 @@ def test_a_chart_says_how_it_is_to_be_drawn():
         "categories": [],
         "stacked": True,
         "xRange": [0.0, 9.0],
+        "byDay": False,
         "zone": "Asia/Shanghai",
         "series": [{"label": "a", "draw": "line", "tone": "generating", "values": [1.0, None]}],
     }
+
+
+def test_a_chart_of_days_is_in_nobodys_zone():
+    data = json.loads(chart(is_by_day=True).data("Asia/Shanghai"))
+
+    assert (data["byDay"], data["zone"]) == (True, "UTC")
 
 
 def test_a_chart_without_any_value_is_empty():

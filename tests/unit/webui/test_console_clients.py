@@ -2,6 +2,7 @@
 
 import html
 import re
+import time
 
 import msgspec
 import pytest
@@ -51,7 +52,17 @@ async def test_each_key_is_shown_with_its_use_of_today_against_its_limits_and_of
     assert "93,900,000" in row(listed, 2)
     assert "45.0%" in row(listed, 2)
     assert "1,204 51,606,236 31,204 1,213,520,520 93.1%" in row(listed, 1)
-    assert "0 0 — not in 30 days" in row(listed, 3)
+    assert re.search("0 0 — not (yet|in 30 days)", row(listed, 3))
+
+
+@pytest.mark.parametrize(("age_days", "last_used"), [(0, "not yet"), (29, "not yet"), (31, "not in 30 days")])
+async def test_a_key_that_was_not_used_is_told_from_one_that_is_just_made(page, age_days, last_used):
+    laptop = page.control.keys[2]
+    page.control.keys[2] = msgspec.structs.replace(laptop, created_at_s=time.time() - age_days * 86_400)
+
+    listed = await shown(page)
+
+    assert f"0 0 — {last_used}" in row(listed, 3)
 
 
 @pytest.mark.parametrize(

@@ -232,6 +232,7 @@ def test_the_stack_of_a_day_is_its_total_and_the_table_says_the_same():
     (chart,) = charts_of(report, ENGLISH)
 
     last = report.days[-1].money[0]
+    assert chart.categories[-1] == "11-29"
     assert sum(series.values[-1] for series in chart.series) == pytest.approx(last.total)
     assert chart.table.rows[0][:2] == ("2026-11-29", f"¥{last.total:.2f}")
 
@@ -243,7 +244,15 @@ def test_amounts_too_small_for_the_axis_are_drawn_in_thousandths():
 
     assert chart.y_unit == "CNY"
     assert small.y_unit == "×10⁻³ CNY"
-    assert small.series[0].values[0] == pytest.approx(tiny.days[0].money[0].output * 1000)
+    assert small.series[0].values[-1] == pytest.approx(tiny.days[-1].money[0].output * 1000)
+
+
+def test_a_single_day_stands_at_its_place_among_all_days_of_the_range():
+    (chart,) = charts_of(cost.report(num_days=1), ENGLISH)
+
+    assert (chart.categories[0], chart.categories[-1], len(chart.x)) == ("10-31", "11-29", 30)
+    assert [value is None for value in chart.series[0].values] == [True] * 29 + [False]
+    assert len(chart.table.rows) == 1
 
 
 def test_without_any_day_there_is_one_chart_that_says_so():

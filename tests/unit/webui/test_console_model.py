@@ -63,6 +63,18 @@ def row(html: str, name: str) -> str:
     return next(each for each in html.split("<tr") if f">{name}<" in each)
 
 
+async def test_a_folder_that_cannot_be_loaded_is_listed_with_the_reason(console):
+    console.control.models = (on_disk(fake.MODEL.id, path=fake.MODEL.path),)
+    console.control.unusable = (wire.UnusableModel("/home/models/a<b", "/home/models/a<b has no config.json."),)
+
+    html = await get(console, "/model/list")
+
+    folder = row(html, "a&lt;b")
+    assert "can&#39;t be used:" in folder or "can't be used:" in folder
+    assert "/home/models/a&lt;b has no config.json." in folder
+    assert "/model/load" not in folder
+
+
 async def test_the_models_are_listed_with_what_tells_them_apart(console):
     console.control.models = (
         on_disk(fake.MODEL.id, path=fake.MODEL.path),

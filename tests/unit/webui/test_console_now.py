@@ -98,10 +98,10 @@ async def test_the_line_shows_places_ages_and_why_each_waits(console):
     html = (await live(console)).split('id="line"')[1].split('id="engine"')[0]
 
     assert "#5001" in html
-    assert ">1:14<" in html
+    assert ">1 min 14 s<" in html
     assert "a slot" in html
     assert "batch" in html
-    assert ">2:01:40<" in html
+    assert ">2 h 1 min<" in html
     assert "a ready model" in html
 
 

@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import pytest
 
 from webui import numbers
@@ -26,17 +29,34 @@ ENGLISH, CHINESE = load_texts()["en"], load_texts()["zh"]
         (numbers.size(0), "0 KiB"),
         (numbers.share(None), "—"),
         (numbers.share(0.931), "93.1%"),
-        (numbers.clock(31.9), "0:31"),
-        (numbers.clock(4_000), "1:06:40"),
-        (numbers.clock(-1), "0:00"),
-        (numbers.milliseconds(ENGLISH, None), "—"),
-        (numbers.milliseconds(ENGLISH, 12), "0.01 s"),
-        (numbers.milliseconds(ENGLISH, 154_000), "154 s"),
-        (numbers.milliseconds(CHINESE, 50), "0.05 秒"),
+        (numbers.seconds(ENGLISH, None), "—"),
+        (numbers.seconds(ENGLISH, 12), "0.01 s"),
+        (numbers.seconds(CHINESE, 50), "0.05 秒"),
+        (numbers.bare_seconds(None), "—"),
+        (numbers.long_seconds(ENGLISH, 59_900), ""),
+        (numbers.long_seconds(ENGLISH, 168_730), "2 min 48 s"),
+        (numbers.long_seconds(ENGLISH, None), ""),
+        (numbers.short_milliseconds(412.4), "412 ms"),
+        (numbers.short_milliseconds(9.64, 1), "9.6 ms"),
     ],
 )
 def test_numbers_are_written_with_their_unit_and_unknown_is_a_dash(written, expected):
     assert written == expected
+
+
+def test_measured_times_of_a_column_are_equally_exact_however_long_they_are():
+    """98.59 s beside 100 s: the second might have been 99.5 or 100.4."""
+    written = [numbers.seconds(CHINESE, duration_ms) for duration_ms in (4, 98_590, 99_999, 168_730, 86_400_000)]
+
+    assert written == ["0.00 秒", "98.59 秒", "100.00 秒", "168.73 秒", "86,400.00 秒"]
+
+
+def test_a_duration_is_written_by_the_functions_of_one_room():
+    """Whoever formats seconds or milliseconds by himself begins another style."""
+    own_way = re.compile(r":[,.\d]*f\}\s*(?:s|ms|秒)\b|_ms / 1000:|_s:[,.\d]*f\}")
+    views = Path(numbers.__file__).parent.glob("views/*.py")
+
+    assert [path.name for path in views if own_way.search(path.read_text("utf-8"))] == []
 
 
 @pytest.mark.parametrize(

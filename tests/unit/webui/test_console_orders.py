@@ -6,6 +6,9 @@ import pytest
 from control.wire import AdminError
 from tests.fakes import control as fake
 from webui import control_client
+from webui.text import load_texts
+from webui.views.engine import orders
+from webui.watch import Seen
 
 
 def sheet(html: str, panel: str) -> str:
@@ -113,6 +116,22 @@ async def test_every_order_says_beforehand_what_it_does_to_the_requests(console)
     assert "ends now, before it has an answer" in sheet(page, "cancel-r4812")
     assert "leaves the line and never runs" in sheet(page, "cancel-r5001")
     assert "5 waiting requests are turned away" in (await console.browser.get("/quit")).text
+
+
+@pytest.mark.parametrize(("language", "then"), [("en", "Then "), ("zh", "随后")])
+@pytest.mark.parametrize("state", ["failed", "unloaded"])
+async def test_a_load_that_ends_nothing_does_not_begin_with_then(console, state, language, then):
+    console.control.overview = fake.overview(view=fake.engine(state, pid=None, model=None))
+    console.browser.headers["accept-language"] = language
+
+    effect = (await console.browser.get("/model/load/effect", params={"model": "mine"})).text
+    waited = fake.overview(view=fake.engine(state, pid=None, model=None), line=(fake.waiting(5001, 1),))
+
+    assert orders(Seen(waited, (), age_s=0.0, is_current=True), load_texts()["en"]).load_effect == (
+        "The chosen model is loaded; requests that arrive meanwhile are held. 1 waits and goes on afterwards."
+    )
+    assert then not in effect
+    assert {"en": "The chosen model is loaded", "zh": "加载所选模型"}[language] in effect
 
 
 async def test_what_a_client_waits_for_as_a_whole_is_lost_when_it_is_cancelled(console):

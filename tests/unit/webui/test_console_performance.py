@@ -68,21 +68,6 @@ def test_a_line_over_time_is_broken_where_nothing_was_measured():
     assert chart.x_range == (measured.BEGIN_S, measured.BEGIN_S + 86_400)
 
 
-def test_days_of_twenty_five_hours_are_neighbours():
-    days = (0.0, 86_400.0, 86_400.0 + 90_000.0)
-    performance = measured.performance(
-        range="all",
-        step_s=86_400.0,
-        speeds=tuple(wire.SpeedPoint(at_s=at_s, width=1, tokens_per_second=100.0) for at_s in days),
-    )
-
-    chart = over_time(performance, ENGLISH)
-
-    assert chart.x == days
-    assert chart.x_range is None
-    assert chart.summary == "A value for every day; where a line is broken, nothing counted."
-
-
 @pytest.mark.parametrize("make", [by_width, over_time, first_token_over_time])
 @LANGUAGES
 def test_a_table_has_each_value_of_its_chart(make, text):
@@ -156,6 +141,16 @@ def test_the_correlation_is_said_in_plain_words(correlation, points, english, ch
 
     assert english in correlation_sentence(line, ENGLISH)
     assert chinese in correlation_sentence(line, CHINESE)
+
+
+@LANGUAGES
+def test_two_stretches_always_lie_on_a_line_so_neither_it_nor_its_correlation_is_shown(text):
+    line = wire.Regression(slope_per_1k=-3.0, intercept=55.0, correlation=-1.0, points=2)
+
+    chart = by_context(measured.performance(regression=line), text)
+
+    assert not re.search(r"-1|1\.00", chart.summary)
+    assert [series.draw for series in chart.series] == ["points"]
 
 
 def test_a_slowdown_is_said_with_what_it_costs():
@@ -244,9 +239,8 @@ def test_the_times_of_a_row_are_in_one_unit(times_ms, written):
             "The prompt equals earlier ones only up to token 12, which is too short to be kept: all 61,204 tokens were "
             "computed.",
         ),
-        (measured.miss("cache_off"), "The cache is off: all 61,204 tokens of the prompt were computed."),
         (
-            measured.miss("never_taken", first_difference=49_220, matched_tokens=49_208, distance_tokens=0),
+            measured.miss("differs", first_difference=49_220, matched_tokens=49_208, distance_tokens=0),
             "The prompt equals an earlier one up to token 49,220. Up to there 49,208 tokens came from the cache, which "
             "keeps whole blocks only; nothing more could be had.",
         ),
@@ -293,9 +287,24 @@ async def test_what_is_not_known_is_a_dash_and_never_a_zero(console):
     figures = html.split('id="figures"')[1].split("</section>")[0]
     assert re.findall(r'class="num" title="[^"]*">([^<]*)<', figures) == ["—"] * 4
     assert "No stretch of pure decoding yet." in html
-    assert "Every prompt came from the cache as far as possible." in html
     assert 'class="plot"' not in html
     assert "0.0" not in sight(html)
+
+
+@pytest.mark.parametrize(
+    ("told", "sentence"),
+    [
+        (wire.MissList(reason="no model is loaded"), "No prompt yet: no model is loaded"),
+        (wire.MissList(is_on=True, lookups=0), "No prompt yet since the model was loaded."),
+        (wire.MissList(is_on=True, lookups=9), "Every prompt came from the cache as far as possible."),
+        (wire.MissList(lookups=0, reason="the self-test failed"), "The cache is off, so every prompt is read"),
+    ],
+)
+async def test_that_every_prompt_came_from_the_cache_is_only_said_when_there_was_one(console, told, sentence):
+    html = await page(console, **{wire.MISSES: told})
+
+    assert sentence in html
+    assert ("Every prompt came from the cache" in html) is bool(told.lookups)
 
 
 async def test_range_and_model_are_asked_of_control_and_kept_in_every_link(console):

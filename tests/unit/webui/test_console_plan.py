@@ -76,6 +76,16 @@ async def test_a_plan_that_fits_shows_who_gets_the_memory_and_what_it_is_good_fo
     assert "disabled" not in button(html)
 
 
+async def test_the_reserve_is_not_called_what_is_left_to_other_programs(console):
+    """Beside 17 GiB that nobody planned, "left to other programs 2.1 GiB" reads as if that were all."""
+    console.control.order_answers[wire.PLAN] = FITS
+
+    html = await ask(console)
+
+    assert "reserve for other programs" in html
+    assert "left to other programs" not in html
+
+
 async def test_a_plan_that_does_not_fit_marks_the_limit_and_the_button_says_why_not(console):
     console.control.order_answers[wire.PLAN] = TOO_LARGE
 

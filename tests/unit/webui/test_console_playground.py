@@ -76,6 +76,26 @@ async def test_a_question_goes_to_the_gateway_as_it_is_and_its_answer_comes_in_p
     assert "3 tokens" in told[-1][1]["numbers"]
 
 
+@pytest.mark.parametrize(
+    ("view", "chosen", "sent"),
+    [
+        (fake.engine("ready"), None, None),
+        (fake.engine("ready", model=msgspec.structs.replace(fake.MODEL, is_demo=True)), None, 256),
+        (fake.engine("ready", model=msgspec.structs.replace(fake.MODEL, is_demo=True)), 5_000, 5_000),
+        (fake.engine("loading", model=None, wanted_model="demo"), None, 256),
+    ],
+)
+async def test_a_model_of_random_weights_is_stopped_unless_a_length_was_chosen(console, view, chosen, sent):
+    console.control.overview = fake.overview(view=view)
+    console.control.order_answers[wire.PLAYGROUND] = chunk(content="nonsense") + ended("length")
+
+    await ask(console, {**QUESTION, "max_tokens": chosen})
+    model = (await console.browser.get("/playground/model")).text
+
+    assert console.control.orders[-1][2].get("max_tokens") == sent
+    assert ("ends after 256 tokens" in model) is (view.model is not None and view.model.is_demo)
+
+
 async def test_what_ends_an_answer_is_said_in_words(console):
     for code, words in (("engine_died", "The engine crashed"), ("request_cancelled", "cancelled on another page")):
         console.control.order_answers[wire.PLAYGROUND] = chunk(content="half") + failed(code)

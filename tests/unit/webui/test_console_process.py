@@ -58,6 +58,7 @@ def test_the_record_and_healthz_tell_the_same_identity(start, home):
     assert stat.S_IMODE((home.root / "run" / "webui.json").stat().st_mode) == 0o600
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_at_once_with_0_although_connections_are_open(start, home, number):
     process = start("--port", "0")

@@ -317,10 +317,16 @@ def test_a_request_that_was_cut_before_its_first_token_is_told_by_what_happened(
     )
 
 
-def test_a_scale_has_the_same_decimals_at_all_its_ticks():
+def test_a_scale_has_the_same_decimals_at_all_its_ticks_however_long_it_is():
     long = msgspec.structs.replace(fake.finished(4), queue_ms=10.0, total_ms=100_000.0)
 
-    assert detail_page(shell(), fake.listed(long)).timeline.ticks == ("0 s", "25 s", "50 s", "75 s", "100 s")
+    assert detail_page(shell(), fake.listed(long)).timeline.ticks == (
+        "0.00 s",
+        "25.00 s",
+        "50.00 s",
+        "75.00 s",
+        "100.00 s",
+    )
 
 
 @pytest.mark.parametrize(

@@ -88,7 +88,8 @@ async def test_a_name_is_added_at_the_end_with_its_class(page):
     assert (method, path) == ("PUT", "/settings/aliases")
     assert [each["name"] for each in body["aliases"]] == [*(each.name for each in ALIASES), "claude-local"]
     assert body["aliases"][-1] == {"name": "claude-local", "request_class": "batch"}
-    assert answer.headers["location"] == "/settings#aliases"
+    assert answer.headers["location"] == "/settings"
+    assert "claude-local stands for the loaded model from now on." in await shown(page)
 
 
 async def test_a_name_is_removed_and_moved(page):

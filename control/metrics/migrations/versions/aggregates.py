@@ -134,8 +134,7 @@ def _measures(row: Any) -> Iterator[tuple[str, int]]:
         yield "ttft", _bucket(ttft_ms)
         if queue_ms is not None:
             yield "ttft_without_queue", _bucket(max(ttft_ms - queue_ms, 0.0))
-    if queue_ms is not None:
-        yield "queue", _bucket(queue_ms)
+            yield "queue", _bucket(min(queue_ms, ttft_ms))
     if decode_ms is not None and completion_tokens > 1:
         yield "inter_token", _bucket(decode_ms / (completion_tokens - 1))
 
