@@ -45,7 +45,7 @@ def test_a_name_that_control_refuses_stays_typed_with_the_reason_and_can_be_mend
     address = page.url
     control.refusal = None
     page.get_by_role("button", name="Add the name").click()
-    page.wait_for_url("**/settings#aliases")
+    page.wait_for_selector("#notice >> text=gemini-*")
 
     assert kept == ("gemini-*", "batch")
     assert (focused, address) == ("alias-name", f"{settings.address}/settings")
@@ -109,7 +109,7 @@ def test_nothing_moves_sideways(settings, pages, width, locale):
 def test_without_javascript_a_setting_is_changed(settings, control, pages):
     page = open_settings(settings, pages, java_script_enabled=False)
 
-    page.get_by_role("group", name="Requests at a time").get_by_role("button", name="2").click()
+    page.get_by_role("group", name="Requests at once").get_by_role("button", name="2").click()
 
     assert control.orders == [("POST", wire.CONCURRENCY, {"concurrency": 2})]
     assert "Up to 2 at a time" in page.inner_text("#notice")

@@ -347,7 +347,7 @@ def test_a_taken_port_is_refused_with_the_holder_and_leaves_no_record(engine, tm
     code = second.process.wait(timeout=30)
 
     assert code == 5
-    assert f"port {engine.port} is taken by pid {engine.process.pid}" in second.log.read_text()
+    assert f"Port {engine.port} is taken by pid {engine.process.pid}" in second.log.read_text()
     assert not second.record_file.exists()
 
 

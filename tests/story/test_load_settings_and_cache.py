@@ -70,8 +70,8 @@ def test_a_control_that_adopts_an_engine_knows_its_settings_and_starts_no_other(
 @pytest.mark.parametrize(
     ("option", "value", "sentence"),
     [
-        ("--kv-bits", "3", "kv_bits must be 8 or 4"),
-        ("--max-gap-ms", "1", "max_gap_ms must be from 50 to 10000"),
+        ("--kv-bits", "3", "--kv-bits must be 8 or 4"),
+        ("--max-gap-ms", "1", "--max-gap-ms must be from 50 to 10000"),
         ("--budget", "much", "--budget much is not a size"),
     ],
 )

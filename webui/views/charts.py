@@ -40,7 +40,7 @@ class Chart:
 
     `summary` is one sentence that says what is to be seen; `empty` what is shown when there is nothing to draw.
     `is_stacked`: bars of the same x stand on one another; their values are still each its own. `x_range`: what the axis
-    spans, when that is more than where values are. `is_by_day`: x are dates, as their midnights in UTC, in nobody's zone.
+    spans, when that is more than where values are. `is_by_day`: x are dates, as midnights in UTC, in nobody's zone.
     """
 
     id: str

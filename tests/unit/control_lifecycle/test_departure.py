@@ -81,11 +81,13 @@ async def test_a_signal_gives_streams_a_moment_and_then_quits_by_force(scene, de
     monkeypatch.setattr(departure_module, "STREAM_GRACE_S", 0.1)
     running, waiting = joined(scene, "running"), joined(scene, "waiting")
 
+    cut = asyncio.Event()
     quitting = asyncio.create_task(departure.quit_by_signal())
     await asyncio.sleep(0)
     told_at_once = (running.interruption, waiting.interruption)
-    while running.interruption is None:
-        await asyncio.sleep(0.01)
+    running.on_interrupt = cut.set
+    async with asyncio.timeout(5):
+        await cut.wait()
     scene.line.leave(running)
     scene.line.leave(waiting)
 

@@ -187,7 +187,7 @@ def test_a_price_is_set_among_those_that_there_are_and_taken_away_by_default(tex
     "value", ["", "1/0.1/3", "CNY 1/0.1", "CNY -1/0/0", "yuan 1/1/1", "CNY 1/1/1/1", "CNY nan/1/1"]
 )
 def test_a_price_that_can_not_be_read_is_wrong_usage_with_an_example(value):
-    with pytest.raises(UsageWrong, match="^price.default is written like CNY 1/0"):
+    with pytest.raises(UsageWrong, match=r"^price.default is written like CNY 1/0"):
         change_of(f"price.default={value}")
 
 

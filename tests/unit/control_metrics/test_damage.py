@@ -16,7 +16,6 @@ from control.metrics.damage import name_aside
 from control.metrics.database import open_database, open_for_reading
 from control.metrics.place import open_or_begin_anew
 from control.metrics.questions import Questions
-from control.metrics.salvage import KEYS_AND_SETTINGS, NUMBERS, salvage
 from control.metrics.settings import load_settings
 from control.metrics.tables import daily_requests, hourly_decode, hourly_times, requests, stretches
 from control.metrics.writer import Writer
@@ -392,15 +391,3 @@ async def test_a_disk_that_damages_every_file_is_not_filled_with_them(splash, mo
     assert len(splash.asides()) == 1
     assert splash.writer.health.waiting_rows == 2
     assert splash.writer.losses == 0
-
-
-def test_what_takes_too_long_to_take_over_is_left_and_the_start_goes_on(path):
-    seconds = iter(range(0, 1000, 3))
-    engine = open_database(path.with_name("new.db"))
-
-    with engine.begin() as connection:
-        counts = salvage(path, connection, (*KEYS_AND_SETTINGS, *NUMBERS), monotonic=lambda: next(seconds))
-
-    assert (counts["keys"], counts["requests"]) == (1, 0)
-    assert count_of(engine, requests) == 0
-    engine.dispose()

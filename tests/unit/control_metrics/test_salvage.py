@@ -180,3 +180,18 @@ def test_the_day_of_a_sum_is_read_as_it_is_written():
     axis = readable._Days("day", ("day",), is_unique=False)
 
     assert axis.value_of(axis.position_of(local_day(NOON).encode())) == local_day(NOON)
+
+
+def test_what_takes_too_long_to_take_over_is_left_and_the_start_goes_on(whole, tmp_path):
+    # `whole` is spoilt by no test here: each works on a copy.
+    damaged = shutil.copy(whole, tmp_path / "slow.db")
+    seconds = iter(range(0, 10_000, 3))
+    engine = open_database(tmp_path / "new.db")
+
+    with engine.begin() as connection:
+        counts = salvage.salvage(damaged, connection, TABLES, monotonic=lambda: next(seconds))
+        num_requests = len(connection.execute(select(requests)).all())
+    engine.dispose()
+
+    assert counts["keys"] == NUM_KEYS
+    assert counts["requests"] == num_requests == 0

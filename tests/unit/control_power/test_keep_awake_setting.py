@@ -118,7 +118,7 @@ async def test_when_control_ends_and_leaves_its_engine_nothing_keeps_the_machine
     control = await assemble(
         Settings(home=root), home, RECORD, engine_command=("false",), caffeinate_command=scene.command
     )
-    control.line.join(Ticket("held"))
+    control.awake._line.join(Ticket("held"))
     control.awake.look()
     before = len(children())
 

@@ -321,8 +321,8 @@ def test_who_joins_with_a_grammar_is_bound_from_its_first_token():
 @pytest.mark.parametrize(
     ("error", "message"),
     [
-        (ConstraintFailed("too complex"), "the grammar could not be followed: too complex"),
-        (RuntimeError("secret"), "the grammar could not be followed: it raised an error"),
+        (ConstraintFailed("too complex"), "The grammar could not be followed: too complex."),
+        (RuntimeError("secret"), "The grammar could not be followed: it raised an error."),
     ],
     ids=["typed", "untyped"],
 )

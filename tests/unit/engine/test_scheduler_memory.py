@@ -51,7 +51,7 @@ def test_alone_a_request_says_as_much_as_the_pool_holds_and_then_fails_with_numb
     assert isinstance(action, Refuse) and action.request is request
     assert len(request.tokens) == 999
     assert (action.error.needed_bytes, action.error.pool_bytes, action.error.retryable) == (10_010, 10_000, False)
-    assert action.error.message == "out of memory: the request would need 10,010 bytes of a pool of 10,000"
+    assert action.error.message == "Out of memory: the request would need 10,010 bytes of a pool of 10,000."
 
 
 def test_a_request_that_does_not_fit_now_waits_and_all_behind_it_wait_too():

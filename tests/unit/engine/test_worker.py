@@ -218,7 +218,7 @@ def test_alone_a_request_may_say_all_that_the_pool_holds(dense):
         fits = ask(worker, "fits", prompt=(1,) * 200, max_tokens=100).ending()
 
     assert (failed.code, failed.retryable) == ("out_of_memory", False)
-    assert failed.message == "out of memory: the request would need 301 bytes of a pool of 300"
+    assert failed.message == "Out of memory: the request would need 301 bytes of a pool of 300."
     assert failed.usage.completion == 50
     assert fits.usage.completion == 100
 

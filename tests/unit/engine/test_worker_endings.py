@@ -191,7 +191,7 @@ def test_a_model_that_does_not_load_is_refused_and_who_waited_for_it_is_told():
 
     worker, fatal, early = started_with(load)
 
-    assert isinstance(fatal[0], Refused) and worker.snapshot.error == "the weights are damaged"
+    assert isinstance(fatal[0], Refused) and worker.snapshot.error == "The weights are damaged."
     assert early.ending().code == "internal"
 
 

@@ -115,6 +115,8 @@ def test_models_are_found_wherever_they_usually_are_and_by_the_name_shown(empty_
         "organisation/cached-4bit": in_cache,
         "publisher/theirs": in_lm_studio,
         "another": in_extra,
+        # It can't be used, and whoever lists it says why.
+        "empty": home / "models" / "empty",
     }
     for name in ("mine", "organisation/cached-4bit", "publisher/theirs"):
         assert resolve(name, home) == names[name]
@@ -154,7 +156,7 @@ def test_a_download_that_broke_off_is_no_model_and_goes_on_when_the_hub_is_back(
     with serving("org/tiny", files) as hub:
         again = ask("org/tiny", tmp_path, HF_ENDPOINT=hub.url)
 
-    assert offline == {"message": "org/tiny is only partly on this machine, and HF_HUB_OFFLINE forbids to download it"}
+    assert offline == {"message": "org/tiny is only partly on this machine, and HF_HUB_OFFLINE forbids to download it."}
     assert again["path"] == whole["path"]
     assert (Path(again["path"]) / "model.safetensors").is_file()
 
@@ -163,7 +165,7 @@ def test_an_unknown_repository_is_one_sentence(tmp_path):
     with serving("org/tiny", {}) as hub:
         answer = ask("org/other", tmp_path, HF_ENDPOINT=hub.url)
 
-    assert answer == {"message": f"org/other is not on this machine, and {hub.url} has no public model of that name"}
+    assert answer == {"message": f"org/other is not on this machine, and {hub.url} has no public model of that name."}
 
 
 def test_no_network_is_one_sentence(tmp_path):
@@ -173,10 +175,10 @@ def test_no_network_is_one_sentence(tmp_path):
 
         answer = ask("org/tiny", tmp_path, HF_ENDPOINT=url)
 
-    assert answer == {"message": f"org/tiny is not on this machine, and {url} cannot be reached"}
+    assert answer == {"message": f"org/tiny is not on this machine, and {url} cannot be reached."}
 
 
 def test_an_offline_setting_is_respected_and_named(tmp_path):
     answer = ask("org/tiny", tmp_path, HF_HUB_OFFLINE="1")
 
-    assert answer == {"message": "org/tiny is not on this machine, and HF_HUB_OFFLINE forbids to download it"}
+    assert answer == {"message": "org/tiny is not on this machine, and HF_HUB_OFFLINE forbids to download it."}

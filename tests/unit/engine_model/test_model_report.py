@@ -141,7 +141,7 @@ def test_planning_a_hub_id_that_is_not_here_downloads_nothing_and_says_so(demo_h
     report = plan_model("org/name", demo_home)
 
     assert report.plan is None
-    assert report.as_text() == "org/name is not on this machine; it is downloaded when it is loaded"
+    assert report.as_text() == "org/name is not on this machine; it is downloaded when it is loaded."
 
 
 def test_planning_a_name_that_is_nothing_is_an_error(demo_home):
@@ -198,8 +198,8 @@ def test_the_command_line_looks_into_the_folders_it_is_given(demo_home, make_fol
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["--model", "nothing"], "not_found", "there is no model called nothing"),
-        (["--model", "demo", "--context", "999999999"], "invalid_request", "a context of 999,999,999 tokens"),
+        (["--model", "nothing"], "not_found", "There is no model called nothing"),
+        (["--model", "demo", "--context", "999999999"], "invalid_request", "A context of 999,999,999 tokens"),
     ],
 )
 def test_a_refusal_is_told_to_programs_with_its_code(demo_home, arguments, code, sentence):

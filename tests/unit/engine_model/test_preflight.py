@@ -91,7 +91,7 @@ def test_integers_and_bytes_where_floats_are_computed_with_are_refused(make_fold
 
     assert caught.value.reason == "wrong_type"
     assert caught.value.message == (
-        f"{folder} holds model.layers.0.mlp.up_proj.weight as {type_name}, where floats are computed with"
+        f"{folder} holds model.layers.0.mlp.up_proj.weight as {type_name}, where floats are computed with."
     )
 
 

@@ -59,7 +59,7 @@ def test_a_file_that_is_cut_short_is_refused_with_both_sizes(tmp_path, missing_b
 
     assert error.reason == "damaged_weights"
     assert error.message == (
-        f"{file} is cut short: it has {have:,} of {have + missing_bytes:,} bytes; download or copy it again"
+        f"{file} is cut short: it has {have:,} of {have + missing_bytes:,} bytes; download or copy it again."
     )
 
 
@@ -141,7 +141,7 @@ def test_a_missing_shard_is_named(tmp_path):
     error = refusal(tmp_path)
 
     assert error.reason == "missing_weights"
-    assert error.message == f"{tmp_path} is incomplete: model-00002-of-00002.safetensors of its index is not there"
+    assert error.message == f"{tmp_path} is incomplete: model-00002-of-00002.safetensors of its index is not there."
 
 
 def test_a_tensor_that_only_the_index_knows_is_named(tmp_path):

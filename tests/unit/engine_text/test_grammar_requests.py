@@ -36,14 +36,14 @@ def test_a_request_with_a_grammar_is_admitted_with_a_constraint(intake, grammar)
 @pytest.mark.parametrize(
     ("grammar", "param", "message"),
     [
-        ({"kind": "json_schema"}, "grammar.schema", "json_schema needs a schema"),
-        ({"kind": "regex"}, "grammar.pattern", "regex needs a pattern"),
-        ({"kind": "regex", "pattern": ""}, "grammar.pattern", "regex needs a pattern"),
-        ({"kind": "regex", "pattern": "("}, "grammar", "the grammar cannot be compiled: unclosed group"),
+        ({"kind": "json_schema"}, "grammar.schema", "json_schema needs a schema."),
+        ({"kind": "regex"}, "grammar.pattern", "Regex needs a pattern."),
+        ({"kind": "regex", "pattern": ""}, "grammar.pattern", "Regex needs a pattern."),
+        ({"kind": "regex", "pattern": "("}, "grammar", "The grammar cannot be compiled: unclosed group."),
         (
             {"kind": "json_schema", "schema": {"not": {}}},
             "grammar",
-            'the grammar cannot be compiled: Unimplemented keys: ["not"]',
+            'The grammar cannot be compiled: Unimplemented keys: ["not"].',
         ),
     ],
 )

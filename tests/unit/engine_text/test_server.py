@@ -105,7 +105,7 @@ async def test_before_the_model_is_known_the_door_says_that_it_is_loading(http):
     assert [answer.status_code for answer in (count, generate)] == [503, 503]
     assert generate.json() == {
         "code": "not_ready",
-        "message": "the model is not ready: loading",
+        "message": "The model is not ready: loading.",
         "retryable": True,
     }
 

@@ -1,4 +1,4 @@
-"""Steps of whole days on the page *Performance*: the machine's days, by their dates, wherever the person who looks is."""
+"""Steps of whole days on *Performance*: the machine's days, by their dates, wherever the person who looks is."""
 
 import time
 from dataclasses import replace

@@ -117,7 +117,7 @@ async def test_a_model_that_does_not_stop_keeps_the_page_and_offers_force(consol
 
 @pytest.mark.parametrize(
     ("slots", "said"),
-    [((fake.decoding(),), "1 running request is cut off and gets an error. Force does not wait"), ((), "")],
+    [((fake.decoding(),), "By force, 1 running request would be cut off and get an error"), ((), "")],
     ids=["requests run", "nothing runs"],
 )
 async def test_what_is_waited_for_can_be_cut_off_and_what_that_does_is_said_before_its_button(

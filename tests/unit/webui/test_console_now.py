@@ -242,7 +242,7 @@ async def test_a_request_whose_turn_has_not_come_is_not_drawn_as_a_bar_that_stan
     alone = await live(console)
 
     assert 'data-phase="next"' in row(behind_another, 2)
-    assert "next to be read" in row(behind_another, 2)
+    assert "waiting to be read" in row(behind_another, 2)
     assert "progressbar" not in row(behind_another, 2)
     assert "progressbar" in row(behind_another, 1)
     assert "progressbar" in row(alone, 2)

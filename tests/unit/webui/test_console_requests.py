@@ -252,23 +252,21 @@ def test_the_parts_of_a_timeline_fill_it_and_what_is_left_is_the_rest():
     assert timeline.ticks == ("0.00 s", "2.00 s", "4.00 s", "6.00 s", "8.00 s")
 
 
-def test_a_request_that_never_ran_is_one_part_and_what_is_more_than_the_whole_time_is_not_drawn():
+def test_a_request_that_never_ran_has_no_timeline_and_what_is_more_than_the_whole_time_is_not_drawn():
     never = msgspec.structs.replace(
         fake.finished(1, "rejected", error_code="no_model"), queue_ms=None, ttft_ms=None, total_ms=3.0
     )
     early = msgspec.structs.replace(fake.finished(2), queue_ms=1e3, prefill_ms=1e3, decode_ms=2.5e3, total_ms=4e3)
 
-    (only,) = detail_page(shell(), fake.listed(never)).timeline.phases
     whole = detail_page(shell(), fake.listed(early)).timeline
 
-    assert (only.name, only.width_percent, only.sentence) == ("rest", 100.0, "It never came to the engine.")
+    assert detail_page(shell(), fake.listed(never)).timeline is None
     assert [(phase.name, phase.start_percent, phase.width_percent, phase.lasted) for phase in whole.phases] == [
         ("queue", 0.0, 25.0, "1.00 s"),
         ("prefill", 25.0, 25.0, "1.00 s"),
         ("decode", 50.0, 50.0, "2.50 s"),
     ]
     assert whole.ticks[-1] == "4.00 s"
-    assert detail_page(shell(), fake.listed(msgspec.structs.replace(never, total_ms=0.0))).timeline is None
 
 
 @pytest.mark.parametrize(
