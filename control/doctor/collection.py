@@ -83,10 +83,20 @@ def _record_facts(home: Home, name: ProcessName, settings: Settings) -> RecordFa
         verdict=identity.verdict,
         reason=identity.reason,
         age_s=max(time.time() - record.created_at_s, 0.0),
-        pid_is_taken=psutil.pid_exists(record.pid),
+        pid_is_taken=_is_taken(record.pid),
         runs_for_home=identity.is_ours or runs_for(record, home.root),
         wire_version=_wire_version(record, settings) if identity.is_ours else None,
     )
+
+
+def _is_taken(pid: int) -> bool:
+    """By a process that runs. A zombie, which waits to be reaped, may be the very one that has ended."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.AccessDenied:
+        return True
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _wire_version(record: ProcessRecord, settings: Settings) -> int | None:

@@ -92,7 +92,7 @@ def load_page(
     can = orders(seen, text)
     return LoadPage(
         shell=shell,
-        stale=None if shell.ending != "no" else stale(seen, shell),
+        stale=stale(seen, shell),
         form=load_form(seen.overview.engine if seen.overview is not None else None, text, form, wrong),
         effect=can.load_effect,
         can_load=can.can_load,

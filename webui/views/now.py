@@ -14,7 +14,7 @@ from webui.views.engine import EngineCard, Orders, engine_card, orders, stale
 from webui.views.memory import MemoryBar, memory_bar
 from webui.views.performance_charts import first_token_over_time, over_time
 from webui.views.requests import RecentRow, SlotRow, WaitingRow, is_reading, recent_row, slot_rows, waiting_row
-from webui.views.shell import Shell, Tone
+from webui.views.shell import Shell, Tone, is_in_trouble
 from webui.watch import Seen
 
 # Of the model's facts, those that the rest of this page does not say and a person looks for; /model has them all.
@@ -83,7 +83,9 @@ def now_page(seen: Seen, shell: Shell) -> NowPage:
         shell=shell,
         as_of=numbers.time_of_day(text, overview.sampled_at_s) if overview is not None else numbers.UNKNOWN,
         stale=stale(seen, shell),
-        trouble=_trouble(overview.database, text) if overview is not None else None,
+        trouble=_trouble(overview.database, text)
+        if overview is not None and is_in_trouble(overview.database)
+        else None,
         figures=_figures(overview, text),
         slots=slot_rows(overview, text),
         waiting=tuple(waiting_row(row, text) for row in waiting),
@@ -171,7 +173,7 @@ def hour_page(performance: Performance, shell: Shell) -> HourPage:
     return HourPage(shell=shell, last_hour=charts)
 
 
-def _trouble(database: DatabaseHealth, text: Text) -> str | None:
+def _trouble(database: DatabaseHealth, text: Text) -> str:
     """What is wrong with the numbers themselves: rows that wait or are lost, and a file that was damaged."""
     told = (
         text.count("database.waiting", database.waiting_rows) if database.waiting_rows else "",
@@ -180,7 +182,7 @@ def _trouble(database: DatabaseHealth, text: Text) -> str | None:
         text("database.set_aside", file=database.set_aside) if database.set_aside is not None else "",
         text("database.from_copy") if database.from_copy else "",
     )
-    return text.join(*told) or None
+    return text.join(*told)
 
 
 def _now_at_work(overview: Overview, text: Text) -> str:

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from control.wire import EngineState, EngineView, Overview
+from control.wire import DatabaseHealth, EngineState, EngineView, Overview
 from webui import numbers
 from webui.text import Language, Text
 from webui.watch import Seen
@@ -204,6 +204,12 @@ def load_left_s(engine: EngineView) -> float | None:
     return engine.load.seconds * (1 - fraction) / fraction
 
 
+def is_in_trouble(database: DatabaseHealth) -> bool:
+    """Rows wait or are lost, or a file was damaged: the numbers are not all there."""
+    is_missing_rows = bool(database.waiting_rows or database.lost_rows)
+    return is_missing_rows or database.problem is not None or database.set_aside is not None
+
+
 def _detail(overview: Overview, text: Text) -> str:
     engine = overview.engine
     parts = []
@@ -224,6 +230,8 @@ def _detail(overview: Overview, text: Text) -> str:
     num_held = sum(waiting.phase == "held" for waiting in overview.waiting)
     if num_held:
         parts.append(text("state.held", n=f"{num_held:,}"))
+    if is_in_trouble(overview.database):
+        parts.append(text("state.numbers"))
     return " · ".join(parts)
 
 
