@@ -92,7 +92,7 @@ def _record_facts(home: Home, name: ProcessName, settings: Settings) -> RecordFa
 def _is_taken(pid: int) -> bool:
     """By a process that runs. A zombie, which waits to be reaped, may be the very one that has ended."""
     try:
-        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+        return bool(psutil.Process(pid).status() != psutil.STATUS_ZOMBIE)
     except psutil.AccessDenied:
         return True
     except psutil.NoSuchProcess:
