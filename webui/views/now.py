@@ -160,7 +160,7 @@ def _figures(overview: Overview | None, text: Text) -> tuple[Figure, ...]:
 
 def _also_today(today: Today, text: Text) -> tuple[str, ...]:
     """What has no room in large: how many requests, and amounts in other currencies."""
-    others = (f"+ {_money(amount, text)}" for amount in today.saved[1:])
+    others = (f"+\u00a0{_money(amount, text)}" for amount in today.saved[1:])
     return (text.count("figure.requests", today.requests), *others)
 
 

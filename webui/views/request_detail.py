@@ -126,22 +126,17 @@ def running_page(shell: Shell, overview: Overview | None, request_id: str) -> De
 
 def _why(row: RequestRow, text: Text) -> str:
     if row.error_code is not None:
-        return text.join(
-            _error_words(row, row.error_code, text), "" if _came_to_engine(row) else text("request.never_ran")
-        )
+        never_ran = text("request.never_ran") if row.queue_ms is None and row.prefill_ms is None else ""
+        return text.join(_error_words(row, row.error_code, text), never_ran)
     if row.finish_reason in _FINISHED:
         return text(_FINISHED[row.finish_reason])
     return text("request.finished_other")
 
 
 def _error_words(row: RequestRow, code: str, text: Text) -> str:
-    if code == "quitting" and _came_to_engine(row):
+    if code == "quitting" and row.prefill_ms is not None:
         return text("request.why_quitting_cut")
     return text(_WHY[code]) if code in _WHY else text("request.why_other", code=code)
-
-
-def _came_to_engine(row: RequestRow) -> bool:
-    return row.prefill_ms is not None
 
 
 def _timeline(row: RequestRow, text: Text) -> Timeline | None:

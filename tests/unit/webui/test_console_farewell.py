@@ -1,5 +1,6 @@
 import asyncio
 import os
+import re
 import subprocess
 import sys
 
@@ -182,8 +183,10 @@ async def test_another_tab_sees_the_end_without_an_alarm_and_then_asks_no_more(c
     live, state = [(await console.browser.get(path)).text for path in ("/now/live", "/state")]
 
     assert "has not answered" not in during + live
+    assert re.search(r"Splash is quitting, and the gateway has stopped: what this page shows is \d+ s old.", during)
     assert "data-over" in state
-    assert "stopped" in state
+    assert re.search(r"Splash has stopped: .*What this page shows is of \d\d:\d\d:\d\d\.", state)
+    assert "is quitting, and" not in live
 
 
 async def test_a_model_without_a_gateway_is_named_with_the_command_that_ends_it(console, sleeper):
