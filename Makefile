@@ -4,7 +4,7 @@ BIN := .venv/bin
 MODEL ?=
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: env up test check fix bench clients sdks screenshots clean
+.PHONY: env up test check fix bench clients sdks screenshots mac-acceptance clean
 
 env: .venv/.made
 
@@ -40,6 +40,9 @@ sdks: .venv/.made-dev
 
 screenshots: .venv/.made-dev
 	@$(BIN)/python -m tests.browser.screenshots
+
+mac-acceptance: .venv/.made-dev
+	@$(BIN)/python -m tests.mac_acceptance $(MODEL)
 
 clean:
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .import_linter_cache

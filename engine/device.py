@@ -3,7 +3,19 @@
 The Metal branches were never run where this was written; on a CPU there is nothing to ask.
 """
 
+from typing import Literal
+
 import mlx.core as mx
+
+from engine.wire_status import DeviceStatus
+
+
+def device_status() -> DeviceStatus:
+    """What computes here, and how much of its memory it recommends to use."""
+    kind: Literal["cpu", "metal", "cuda"] = (
+        "metal" if mx.metal.is_available() else "cuda" if mx.cuda.is_available() else "cpu"
+    )
+    return DeviceStatus(kind=kind, working_set_bytes=working_set_bytes())
 
 
 def working_set_bytes() -> int | None:

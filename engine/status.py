@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 import mlx.core as mx
 import psutil
 
+from engine.device import device_status
 from engine.request import Request, Stage
 from engine.scheduler import Scheduler
 from engine.wire import (
     WIRE_VERSION,
     Admission,
     CacheStatus,
+    DeviceStatus,
     EngineState,
     GovernorStatus,
     LayoutStatus,
@@ -98,6 +100,7 @@ class EngineFacts:
     layout: LayoutStatus | None = None
     self_tests: tuple[SelfTest, ...] = ()
     roofline: Roofline | None = None
+    device: DeviceStatus = field(default_factory=device_status)
     load: LoadProgress = field(default_factory=LoadProgress)
 
 
@@ -144,6 +147,7 @@ def build_status(
         promises=scheduler.promise_status(),
         governor=governor,
         roofline=facts.roofline,
+        device=facts.device,
     )
 
 

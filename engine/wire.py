@@ -24,6 +24,7 @@ from engine.wire_prompt import (
 from engine.wire_status import (
     Admission,
     CacheStatus,
+    DeviceStatus,
     EngineState,
     Frozen,
     GovernorStatus,
@@ -52,6 +53,7 @@ __all__ = [
     "CacheStatus",
     "CountAnswer",
     "CountRequest",
+    "DeviceStatus",
     "EngineState",
     "Frozen",
     "GenerateRequest",
@@ -288,7 +290,8 @@ class Launch(Frozen, frozen=True, omit_defaults=False):
 class ProcessRecord(Frozen, frozen=True, omit_defaults=False):
     """`SPLASH_HOME/run/NAME.json`: who a process is.
 
-    `created_at_s` is the kernel's start time of the pid (psutil create_time).
+    `created_at_s` is the kernel's start time of the pid (psutil create_time); on Linux it moves when the clock is set.
+    `created_after_boot_s` does not: seconds from the machine's boot to that start. None where the system has no such.
     """
 
     name: Literal["engine", "control", "webui"]
@@ -300,3 +303,4 @@ class ProcessRecord(Frozen, frozen=True, omit_defaults=False):
     started_at_s: float
     version: str
     ports: dict[str, int] = {}
+    created_after_boot_s: float | None = None

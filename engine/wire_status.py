@@ -258,6 +258,13 @@ class MemoryActual(Frozen, frozen=True, omit_defaults=False):
     process_bytes: int = 0
 
 
+class DeviceStatus(Frozen, frozen=True, omit_defaults=False):
+    """What computes. `working_set_bytes`: what a GPU recommended at most when the engine started; None: a CPU."""
+
+    kind: Literal["cpu", "metal", "cuda"]
+    working_set_bytes: int | None = None
+
+
 class RequestStatus(Frozen, frozen=True, omit_defaults=False):
     """A request that is in the engine now. `tokens_per_second` is of the phase it is in; 0 when not known yet."""
 
@@ -305,3 +312,4 @@ class Status(Frozen, frozen=True, omit_defaults=False):
     promises: PromiseStatus | None = None
     governor: GovernorStatus | None = None
     roofline: Roofline | None = None
+    device: DeviceStatus | None = None

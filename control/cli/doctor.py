@@ -10,10 +10,11 @@ import msgspec
 from control.cli.sizes import size_text
 from control.cli.tables import print_facts
 from control.doctor.examination import examine, is_well
-from control.doctor.facts import Facts, MachineFacts
+from control.doctor.facts import EngineMemory, Facts, MachineFacts
 from control.doctor.finding import Finding
 
 UNKNOWN_LIMIT: Final = "unknown while no engine runs"
+DEVICES: Final = {"metal": "Metal", "cuda": "the GPU"}
 
 
 def report(facts: Facts) -> dict[str, Any]:
@@ -28,7 +29,9 @@ def report(facts: Facts) -> dict[str, Any]:
             "total_bytes": machine.total_bytes,
             "available_bytes": machine.available_bytes,
             "swap_used_bytes": machine.swap_used_bytes,
-            "engine_limit_bytes": machine.engine_limit_bytes,
+            "engine_limit_bytes": None if machine.engine is None else machine.engine.limit_bytes,
+            "engine_device": None if machine.engine is None else machine.engine.device,
+            "working_set_bytes": None if machine.engine is None else machine.engine.working_set_bytes,
             "iogpu_wired_limit_mb": machine.wired_limit_mib,
             "users": [msgspec.to_builtins(user) for user in machine.users],
             "home_free_bytes": facts.home.free_bytes,
@@ -77,10 +80,7 @@ def _figures(facts: Facts) -> list[tuple[str, str]]:
         ("home", f"{home.root}{'' if home.is_there else ' (not made yet: nothing was started)'}"),
         ("memory", _memory(machine)),
         ("largest", _users(machine)),
-        (
-            "for the engine",
-            UNKNOWN_LIMIT if machine.engine_limit_bytes is None else size_text(machine.engine_limit_bytes),
-        ),
+        ("for the engine", _engine_memory(machine.engine)),
         ("GPU limit", None if machine.wired_limit_mib is None else _wired(machine.wired_limit_mib)),
         ("disk", _disk(facts)),
         ("at login", "starts" if machine.login else None),
@@ -92,6 +92,15 @@ def _figures(facts: Facts) -> list[tuple[str, str]]:
 def _memory(machine: MachineFacts) -> str:
     said = f"{size_text(machine.available_bytes)} of {size_text(machine.total_bytes)} available"
     return f"{said}, {size_text(machine.swap_used_bytes)} paged out" if machine.swap_used_bytes else said
+
+
+def _engine_memory(engine: EngineMemory | None) -> str:
+    if engine is None or engine.limit_bytes is None:
+        return UNKNOWN_LIMIT
+    said = size_text(engine.limit_bytes)
+    if engine.working_set_bytes is None:
+        return said
+    return f"{said}; {DEVICES[engine.device or '']} recommends {size_text(engine.working_set_bytes)} at most"
 
 
 def _users(machine: MachineFacts) -> str:

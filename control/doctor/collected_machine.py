@@ -14,7 +14,7 @@ from xml.parsers.expat import ExpatError
 
 import psutil
 
-from control.doctor.facts import Holder, LoginFacts, MachineFacts, PortFacts
+from control.doctor.facts import EngineMemory, Holder, LoginFacts, MachineFacts, PortFacts
 from control.doctor.mac import is_translated, quarantined, wired_limit_mib
 from control.doctor.port_checks import collides
 from control.loopback import is_listening
@@ -33,7 +33,7 @@ class Listener:
     command: str
 
 
-def machine_facts(our_pids: Iterable[int], engine_limit_bytes: int | None, login_label: str) -> MachineFacts:
+def machine_facts(our_pids: Iterable[int], engine: EngineMemory | None, login_label: str) -> MachineFacts:
     memory, swap = psutil.virtual_memory(), psutil.swap_memory()
     return MachineFacts(
         total_bytes=int(memory.total),
@@ -42,7 +42,7 @@ def machine_facts(our_pids: Iterable[int], engine_limit_bytes: int | None, login
         users=largest_users(all_processes(), our_pids, most=NUM_USERS),
         wired_limit_mib=wired_limit_mib(),
         is_translated=is_translated(),
-        engine_limit_bytes=engine_limit_bytes,
+        engine=engine,
         quarantined=quarantined(_started_by_hand()),
         login=login_facts(Path.home() / LOGIN_FOLDER, login_label) if sys.platform == "darwin" else (),
     )

@@ -16,14 +16,14 @@ from control.config import PORT_FIELDS, Settings, default_home
 from control.doctor.collected_home import home_facts
 from control.doctor.collected_machine import Listener, listeners, machine_facts, port_facts
 from control.doctor.collected_versions import version_facts
-from control.doctor.facts import Facts, LockFacts, RecordFacts
+from control.doctor.facts import EngineMemory, Facts, LockFacts, RecordFacts
 from control.doctor.process_table import Part, others, parts, user_processes
 from control.home import PROCESS_NAMES, Home, ProcessName
 from control.identity import runs_for, verify
 from control.loopback import LOOPBACK, ask
 from control.services.agents import label_of
 from control.wire import HEALTHZ
-from engine.wire import STATUS, MemoryPlan, ProcessRecord
+from engine.wire import STATUS, DeviceStatus, MemoryPlan, ProcessRecord
 
 HEALTHZ_TIMEOUT_S: Final = 2.0
 STATUS_TIMEOUT_S: Final = 2.0
@@ -38,6 +38,7 @@ class _Status(msgspec.Struct):
     """The part of the engine's status that is needed; an older engine has it in the same form."""
 
     memory_plan: MemoryPlan | None = None
+    device: DeviceStatus | None = None
 
 
 def collect(settings: Settings, environment: Mapping[str, str]) -> Facts:
@@ -61,7 +62,7 @@ def collect(settings: Settings, environment: Mapping[str, str]) -> Facts:
         ports=port_facts(_ports(settings), listening, homes | dict.fromkeys(our_pids, home.root)),
         machine=machine_facts(
             our_pids,
-            _engine_limit_bytes(home, next(each for each in records if each.name == "engine")),
+            _engine_memory(home, next(each for each in records if each.name == "engine")),
             label_of("login", home.root, default_root=default_home()),
         ),
         versions=version_facts(),
@@ -109,8 +110,8 @@ def _wire_version(record: ProcessRecord, settings: Settings) -> int | None:
         return None
 
 
-def _engine_limit_bytes(home: Home, engine: RecordFacts) -> int | None:
-    """What the running engine may use in all, by its own plan. Asked of the engine, so that control may be dead.
+def _engine_memory(home: Home, engine: RecordFacts) -> EngineMemory | None:
+    """What the running engine may use. Asked of the engine, so that control may be dead.
 
     Only an engine that has proven its identity gets to see its secret.
     """
@@ -122,7 +123,14 @@ def _engine_limit_bytes(home: Home, engine: RecordFacts) -> int | None:
         status = None if answer is None else msgspec.json.decode(answer.body, type=_Status)
     except msgspec.DecodeError:
         return None
-    return None if status is None or status.memory_plan is None else status.memory_plan.limit_bytes
+    if status is None:
+        return None
+    plan, device = status.memory_plan, status.device
+    return EngineMemory(
+        limit_bytes=None if plan is None else plan.limit_bytes,
+        device=None if device is None else device.kind,
+        working_set_bytes=None if device is None else device.working_set_bytes,
+    )
 
 
 def _lock(home: Home) -> LockFacts | None:

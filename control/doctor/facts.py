@@ -105,8 +105,20 @@ class LoginFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class EngineMemory:
+    """What the running engine may use in all by its plan, on which device, and what that recommends at most.
+
+    None: it has no plan yet, or a CPU computes.
+    """
+
+    limit_bytes: int | None = None
+    device: str | None = None
+    working_set_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class MachineFacts:
-    """`wired_limit_mib` and `is_translated` are None off macOS. `engine_limit_bytes`: what the running engine may use.
+    """`wired_limit_mib` and `is_translated` are None off macOS. `engine` None: none runs that could be asked.
 
     `users` are the largest programs by memory, ours among them. `login` has what starts at login.
     """
@@ -117,7 +129,7 @@ class MachineFacts:
     users: tuple[MemoryUser, ...] = ()
     wired_limit_mib: int | None = None
     is_translated: bool | None = None
-    engine_limit_bytes: int | None = None
+    engine: EngineMemory | None = None
     quarantined: tuple[Path, ...] = ()
     login: tuple[LoginFacts, ...] = ()
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from control.cli.doctor import report, show
-from control.doctor.facts import Package, PathFacts
+from control.doctor.facts import EngineMemory, Package, PathFacts
 from control.wire import MemoryUser
 from tests.unit.control_doctor.scenes import GIB, HOME, nobody, well
 
@@ -44,13 +44,13 @@ def test_a_well_splash_gets_one_sentence_and_the_figures(capsys):
 
 
 def test_the_figures_of_a_mac_are_shown(capsys):
-    machine = replace(well().machine, wired_limit_mib=0, engine_limit_bytes=100 * GIB)
+    machine = replace(well().machine, wired_limit_mib=0, engine=EngineMemory(100 * GIB, "metal", 110 * GIB))
     packages = (Package("mlx", "1", "1", is_required=True), Package("uvicorn", "1", "1", is_required=False))
 
     show(well(machine=machine, versions=replace(well().versions, packages=packages)))
 
     said = capsys.readouterr().out
-    assert "macOS chooses (iogpu.wired_limit_mb 0)" in said and "100.0 GiB" in said
+    assert "macOS chooses (iogpu.wired_limit_mb 0)" in said and "100.0 GiB; Metal recommends 110.0 GiB at most" in said
     assert "mlx 1" in said and "uvicorn" not in said
 
 

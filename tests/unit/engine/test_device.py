@@ -5,6 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from engine import device
+from engine.wire import DeviceStatus
 
 
 class Machine:
@@ -24,16 +25,16 @@ class Machine:
 
 
 @pytest.mark.parametrize(
-    ("machine", "working_set_bytes", "free_gpu_bytes", "wired_bytes"),
+    ("kind", "machine", "working_set_bytes", "free_gpu_bytes", "wired_bytes"),
     [
-        (Machine(metal=True, max_recommended_working_set_size=96), 96, None, 96),
-        (Machine(cuda=True, free_memory=80), 80, 80, None),
-        (Machine(), None, None, None),
+        ("metal", Machine(metal=True, max_recommended_working_set_size=96), 96, None, 96),
+        ("cuda", Machine(cuda=True, free_memory=80), 80, 80, None),
+        ("cpu", Machine(), None, None, None),
     ],
     ids=["metal", "cuda", "cpu"],
 )
 def test_metal_wires_its_working_set_and_others_wire_nothing(
-    monkeypatch, machine, working_set_bytes, free_gpu_bytes, wired_bytes
+    monkeypatch, kind, machine, working_set_bytes, free_gpu_bytes, wired_bytes
 ):
     monkeypatch.setattr(device, "mx", machine)
 
@@ -42,3 +43,4 @@ def test_metal_wires_its_working_set_and_others_wire_nothing(
     assert device.working_set_bytes() == working_set_bytes
     assert device.free_gpu_bytes() == free_gpu_bytes
     assert machine.wired_bytes == wired_bytes
+    assert device.device_status() == DeviceStatus(kind=kind, working_set_bytes=working_set_bytes)
