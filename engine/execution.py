@@ -78,9 +78,11 @@ class Execution:
     def prefill(self, request: Request, num_tokens: int) -> None:
         prefilling = self._prefilling[request]
         start, end = prefilling.length, prefilling.length + num_tokens
+        began_at = self._clock()
         prefill_slice(self._model, prefilling.caches, request.inputs(start, end))
+        took_ms = (self._clock() - began_at) * 1000
         prefilling.length = end
-        self._prefix.publish_slice(request, prefilling.caches, start=start, end=end)
+        self._prefix.publish_slice(request, prefilling.caches, start=start, end=end, took_ms=took_ms)
 
     def join(self, request: Request) -> None:
         sampler = Sampler(request.sampling, request.prompt, generated=request.tokens)

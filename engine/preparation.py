@@ -10,9 +10,10 @@ from typing import Any
 from engine.errors import ModelRefused
 from engine.execution import Execution
 from engine.gated_delta.install import install_gated_delta
-from engine.layout import new_caches
-from engine.prefix.cache import PrefixCache, cache_of, cache_off
-from engine.prefix.store import CacheUnsupported
+from engine.layout import Caches, new_caches
+from engine.prefix.cache import PrefixCache, cache_off
+from engine.prefix.index import PrefixIndex
+from engine.prefix.store import CacheUnsupported, PrefixStore
 from engine.selftest import choose_layout, restore_test
 from engine.wire import LayoutStatus, SelfTest
 
@@ -61,3 +62,9 @@ def _tried_cache(model: Any, kv_bits: int | None, tests: list[SelfTest]) -> Pref
     test = restore_test(model, kv_bits=kv_bits)
     tests.append(test)
     return cache if test.passed else cache_off(f"the self-test failed: {test.detail}")
+
+
+def cache_of(example: Caches) -> PrefixCache:
+    """An empty one for a model whose caches are like `example`. Raises CacheUnsupported."""
+    store = PrefixStore(example)
+    return PrefixCache(PrefixIndex(budget_bytes=0, needs_snapshots=store.needs_snapshots), store)

@@ -158,6 +158,10 @@ class Request:
         """Tokens known so far. All but the last are prefilled; the last is the first input of decoding."""
         return len(self.prompt) + len(self.tokens)
 
+    @property
+    def num_generated(self) -> int:
+        return len(self.tokens)
+
     def inputs(self, start: int, end: int) -> list[int]:
         """Tokens [start, end) of the input."""
         if end <= self.prompt_len:

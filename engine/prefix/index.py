@@ -56,36 +56,39 @@ class Match:
 
 
 class PrefixIndex:
-    """What is stored, by the tokens that it stands for. Bytes of extents and snapshots share one budget (`Pool`)."""
+    """What is stored, by the tokens that it stands for. Bytes of extents and snapshots share one budget (`Pool`).
+
+    Its fields are for `state` alone, which reads them and makes an index from what it read.
+    """
 
     def __init__(self, *, budget_bytes: int, needs_snapshots: bool, clock: Callable[[], float] = time.time) -> None:
         """`needs_snapshots`: the model has fixed layers. `clock`: Unix seconds."""
         self._needs_snapshots = needs_snapshots
         self._clock = clock
-        self._tree = BlockTree()
+        self.tree = BlockTree()
         self._ledger = Ledger()
-        self._pool = Pool(self._tree, self._ledger, budget_bytes=budget_bytes, needs_snapshots=needs_snapshots)
-        self._rolling: dict[str, Snapshot] = {}  # the newest of each owner
-        self._running: set[str] = set()  # owners that were not released yet
-        self._snapshot_bytes = 0  # of the last one: what a path must leave room for
+        self.pool = Pool(self.tree, self._ledger, budget_bytes=budget_bytes, needs_snapshots=needs_snapshots)
+        self.rolling: dict[str, Snapshot] = {}  # the newest of each owner
+        self.running: set[str] = set()  # owners that were not released yet
+        self.snapshot_bytes = 0  # of the last one: what a path must leave room for
         self.num_collisions = 0
 
     @property
     def budget_bytes(self) -> int:
-        return self._pool.budget_bytes
+        return self.pool.budget_bytes
 
     @property
     def used_bytes(self) -> int:
-        return self._pool.used_bytes
+        return self.pool.used_bytes
 
     # --- Lookup ----------------------------------------------------------------------------------------------------
 
     def peek(self, blocks: TokenBlocks, *, limit_len: int) -> int:
         """What `match` would restore now, in tokens, in O(log n): it counts nothing, and trusts equal keys."""
-        num_live = self._tree.num_live_blocks(blocks.keys, limit_len // BLOCK_TOKENS)
+        num_live = self.tree.num_live_blocks(blocks.keys, limit_len // BLOCK_TOKENS)
         if not self._needs_snapshots:
             return num_live * BLOCK_TOKENS
-        while num_live and self._tree.snapshot(blocks.keys[num_live - 1]) is None:
+        while num_live and self.tree.snapshot(blocks.keys[num_live - 1]) is None:
             num_live -= 1
         return num_live * BLOCK_TOKENS
 
@@ -115,7 +118,7 @@ class PrefixIndex:
                 prompt_tokens=blocks.length,
                 restored_tokens=restore_len,
                 matched_tokens=matched_len,
-                first_difference=self._tree.first_difference(blocks, walk.path),
+                first_difference=self.tree.first_difference(blocks, walk.path),
                 distance_tokens=agreed_len - restore_len,
             )
         if not is_resumed:
@@ -130,7 +133,7 @@ class PrefixIndex:
         )
 
     def _walk(self, blocks: TokenBlocks, num_blocks: int) -> Walk:
-        walk = self._tree.walk(blocks, num_blocks)
+        walk = self.tree.walk(blocks, num_blocks)
         if walk.has_collision:
             self.num_collisions += 1
             if self.num_collisions == 1:
@@ -139,7 +142,7 @@ class PrefixIndex:
 
     def _use(self, walk: Walk, num_blocks: int) -> tuple[Piece, ...]:
         """Count a use of the extents under the first blocks of a path; return the pieces of them."""
-        self._pool.tick()
+        self.pool.tick()
         pieces: list[Piece] = []
         index = 0
         while index < num_blocks:
@@ -150,7 +153,7 @@ class PrefixIndex:
                 count += 1
             pieces.append(Piece(extent.id, 0, count))  # a path comes into an extent at its first block only
             extent.uses += 1
-            self._pool.use_extent(extent)
+            self.pool.use_extent(extent)
             index += count
         return tuple(pieces)
 
@@ -158,8 +161,8 @@ class PrefixIndex:
         """Count its use. What its own, ended request published behind it and this one does not share is left behind."""
         snapshot.uses += 1
         snapshot.is_left_behind = False
-        self._pool.use_snapshot(snapshot)
-        if snapshot.kind == "shared_end" or snapshot.owner in self._running:
+        self.pool.use_snapshot(snapshot)
+        if snapshot.kind == "shared_end" or snapshot.owner in self.running:
             return
         on_path = {block.snapshot for block in walk.path[snapshot.length // BLOCK_TOKENS :]}
         behind = [child for child in snapshot.children if child not in on_path]
@@ -168,7 +171,7 @@ class PrefixIndex:
             if candidate.owner == snapshot.owner and not candidate.uses:
                 candidate.is_left_behind = True
                 behind.extend(candidate.children)
-                self._pool.offer_snapshot(candidate)
+                self.pool.offer_snapshot(candidate)
 
     def _cause(self, walk: Walk, *, restore_len: int, agreed_len: int) -> MissCause:
         if not agreed_len:
@@ -201,23 +204,23 @@ class PrefixIndex:
 
         A path that leaves no room for a snapshot on it is not stored any further: it could not be restored.
         """
-        before = self._tree.block(blocks, run.first_block - 1) if run.first_block else None
-        if (run.first_block and before is None) or self._tree.block(blocks, run.first_block) is not None:
+        before = self.tree.block(blocks, run.first_block - 1) if run.first_block else None
+        if (run.first_block and before is None) or self.tree.block(blocks, run.first_block) is not None:
             return None
         parent = before.extent if before is not None else None
         path_bytes = nbytes + (parent.path_bytes if parent is not None else 0)
-        if path_bytes + self._snapshot_bytes > self.budget_bytes or not self._pool.make_room(nbytes, keep=parent):
+        if path_bytes + self.snapshot_bytes > self.budget_bytes or not self.pool.make_room(nbytes, keep=parent):
             return None
-        extent_id = self._pool.next_id()
-        self._pool.add_extent(
-            self._tree.add_extent(blocks, run.first_block, run.num_blocks, extent_id=extent_id, nbytes=nbytes)
+        extent_id = self.pool.next_id()
+        self.pool.add_extent(
+            self.tree.add_extent(blocks, run.first_block, run.num_blocks, extent_id=extent_id, nbytes=nbytes)
         )
         return extent_id
 
     def has_snapshot(self, blocks: TokenBlocks, length: int) -> bool:
         """Whether one is stored at exactly `length` tokens."""
         assert length % BLOCK_TOKENS == 0 and 0 < length <= blocks.num_blocks * BLOCK_TOKENS
-        return self._tree.snapshot(blocks.keys[length // BLOCK_TOKENS - 1]) is not None
+        return self.tree.snapshot(blocks.keys[length // BLOCK_TOKENS - 1]) is not None
 
     def add_snapshot(
         self, blocks: TokenBlocks, length: int, *, nbytes: int, kind: SnapshotKind, owner: str
@@ -236,28 +239,28 @@ class PrefixIndex:
         assert extent is not None
         if block.snapshot is not None:
             block.snapshot.kind = more_durable(block.snapshot.kind, kind)
-            self._pool.offer_snapshot(block.snapshot)
+            self.pool.offer_snapshot(block.snapshot)
             return None
-        self._snapshot_bytes = nbytes
+        self.snapshot_bytes = nbytes
         if extent.path_bytes + nbytes > self.budget_bytes:
             return None
         if kind == ROLLING:
             self._retire_rolling(owner)
-        if not self._pool.make_room(nbytes, keep=extent):
+        if not self.pool.make_room(nbytes, keep=extent):
             return None
-        snapshot = Snapshot(self._pool.next_id(), block, extent, length, nbytes, kind, owner)
-        self._running.add(owner)
+        snapshot = Snapshot(self.pool.next_id(), block, extent, length, nbytes, kind, owner)
+        self.running.add(owner)
         if kind == ROLLING:
-            self._rolling[owner] = snapshot
-        self._pool.tick()
-        self._tree.add_snapshot(snapshot)
-        self._pool.add_snapshot(snapshot)
+            self.rolling[owner] = snapshot
+        self.pool.tick()
+        self.tree.add_snapshot(snapshot)
+        self.pool.add_snapshot(snapshot)
         return snapshot.id
 
     def release(self, owner: str) -> None:
         """The request is over. What it published stays."""
-        self._rolling.pop(owner, None)
-        self._running.discard(owner)
+        self.rolling.pop(owner, None)
+        self.running.discard(owner)
 
     def pin(self, match: Match) -> None:
         """Keep what a match names until it is unpinned as often as it was pinned."""
@@ -268,40 +271,40 @@ class PrefixIndex:
 
     def set_budget(self, nbytes: int) -> None:
         """Evicts down to it as far as pins allow."""
-        self._pool.budget_bytes = nbytes
-        self._pool.make_room(0)
+        self.pool.budget_bytes = nbytes
+        self.pool.make_room(0)
 
     def take_dropped(self) -> Dropped:
         """What went since the last call."""
-        return self._pool.take_dropped()
+        return self.pool.take_dropped()
 
     def clear(self) -> None:
         """Drop and forget everything that is not pinned; a prompt that comes again is cold, not evicted."""
         self._ledger.clears += 1
-        self._pool.clear()
-        self._tree.forget_ghosts()
+        self.pool.clear()
+        self.tree.forget_ghosts()
 
     def status(self) -> CacheStatus:
         return self._ledger.status(
             budget_bytes=self.budget_bytes,
-            blocks=self._tree.num_live,
-            extents=len(self._pool.extents),
-            snapshots=len(self._pool.snapshots),
+            blocks=self.tree.num_live,
+            extents=len(self.pool.extents),
+            snapshots=len(self.pool.snapshots),
         )
 
     def check(self) -> None:
         """AssertionError when an invariant does not hold. For tests; it takes quadratic time."""
-        self._pool.check()
+        self.pool.check()
 
     def _pin(self, match: Match, change: int) -> None:
         if match.pieces:
-            self._pool.pin_extent(self._pool.extents[match.pieces[-1].extent_id], change)
+            self.pool.pin_extent(self.pool.extents[match.pieces[-1].extent_id], change)
         if match.snapshot_id is not None:
-            self._pool.pin_snapshot(self._pool.snapshots[match.snapshot_id], change)
+            self.pool.pin_snapshot(self.pool.snapshots[match.snapshot_id], change)
 
     def _retire_rolling(self, owner: str) -> None:
-        previous = self._rolling.pop(owner, None)
-        if previous is None or self._pool.snapshots.get(previous.id) is not previous:
+        previous = self.rolling.pop(owner, None)
+        if previous is None or self.pool.snapshots.get(previous.id) is not previous:
             return
         if previous.kind == ROLLING and not previous.uses and not previous.pins:
-            self._pool.retire(previous)
+            self.pool.retire(previous)

@@ -35,21 +35,31 @@ class Pool:
         self._snapshot_queue = EvictionQueue()
         self._dropped_extents: list[int] = []
         self._dropped_snapshots: list[int] = []
-        self._last_id = 0
-        self._uses = 0  # a clock of lookups and additions
-        self._age = 0.0
+        self.last_id = 0
+        self.uses = 0  # a clock of lookups and additions
+        self.age = 0.0
 
     @property
     def used_bytes(self) -> int:
         return self._ledger.block_bytes + self._ledger.snapshot_bytes
 
     def next_id(self) -> int:
-        self._last_id += 1
-        return self._last_id
+        self.last_id += 1
+        return self.last_id
+
+    def go_on(self, *, last_id: int, uses: int, age: float) -> None:
+        """From where another pool stood, whose extents and snapshots are here by now."""
+        self.last_id, self.uses, self.age = last_id, uses, age
+        for extent in self.extents.values():
+            self._ledger.extent_added(len(extent.blocks), extent.nbytes)
+            self._offer_extent(extent)
+        for snapshot in self.snapshots.values():
+            self._ledger.snapshot_added(snapshot.kind, snapshot.nbytes)
+            self.offer_snapshot(snapshot)
 
     def tick(self) -> None:
         """What is used from here on is used later than what was used before."""
-        self._uses += 1
+        self.uses += 1
 
     def make_room(self, nbytes: int, *, keep: Extent | None = None) -> bool:
         """Evict until `nbytes` more fit. `keep` and all extents before it stay."""
@@ -78,11 +88,11 @@ class Pool:
         self._offer_around(snapshot)
 
     def use_extent(self, extent: Extent) -> None:
-        extent.age, extent.last_use = self._age, self._uses
+        extent.age, extent.last_use = self.age, self.uses
         self._offer_extent(extent)
 
     def use_snapshot(self, snapshot: Snapshot) -> None:
-        snapshot.age, snapshot.last_use = self._age, self._uses
+        snapshot.age, snapshot.last_use = self.age, self.uses
         self.offer_snapshot(snapshot)
 
     def pin_extent(self, extent: Extent, change: int) -> None:
@@ -144,7 +154,7 @@ class Pool:
         if extent_id is not None:
             extent = self.extents[extent_id]
             if not self._needs_snapshots:
-                self._age = max(self._age, extent.age + extent_value(extent))
+                self.age = max(self.age, extent.age + extent_value(extent))
             self._ledger.blocks_evicted += len(extent.blocks)
             self._remove_extent(extent)
             return True
@@ -152,7 +162,7 @@ class Pool:
         if snapshot_id is None:
             return False
         snapshot = self.snapshots[snapshot_id]
-        self._age = max(self._age, snapshot.age + snapshot_value(snapshot))
+        self.age = max(self.age, snapshot.age + snapshot_value(snapshot))
         self._ledger.snapshots_evicted += 1
         snapshot.block.had_snapshot = True
         self._remove_snapshot(snapshot)

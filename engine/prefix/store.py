@@ -148,6 +148,8 @@ class PrefixStore:
 
     def put_snapshot(self, snapshot_id: int, snapshot: Snapshot) -> None:
         assert snapshot_id not in self._snapshots
+        # Until it is evaluated, a window of one sequence holds on to all that its last slice computed.
+        mx.async_eval(snapshot.arrays())  # type: ignore[no-untyped-call]  # so in MLX's stubs
         self._snapshots[snapshot_id] = snapshot
         self.nbytes += snapshot.nbytes
 

@@ -6,6 +6,7 @@ It decides nothing and counts no bytes: the index adds and removes, this keeps b
 from array import array
 from bisect import bisect_left
 from collections import OrderedDict
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -146,6 +147,16 @@ class BlockTree:
     def known(self) -> list[Block]:
         return list(self._known.values())
 
+    @property
+    def roots(self) -> list[Block]:
+        """The known blocks with which sequences begin."""
+        return list(self._root.children)
+
+    @property
+    def ghosts(self) -> list[Block]:
+        """Oldest first."""
+        return [self._known[key] for key in self._ghosts]
+
     def block(self, blocks: TokenBlocks, index: int) -> Block | None:
         """The live block at `index` of a sequence, its own tokens compared."""
         block = self._known.get(blocks.keys[index])
@@ -206,23 +217,36 @@ class BlockTree:
     ) -> Extent:
         """The blocks must not be live, and the one before them must."""
         parent = self._known[blocks.keys[first_block - 1]] if first_block else self._root
-        before = parent.extent
         chain: list[Block] = []
         for index in range(first_block, first_block + num_blocks):
             key = blocks.keys[index]
-            block = self._known.get(key)
-            if block is None:
-                block = self._known[key] = Block(key, blocks.content(index), parent)
-                parent.children.append(block)
+            parent = self._known.get(key) or self.know(key, blocks.content(index), parent)
             self._ghosts.pop(key, None)
-            chain.append(block)
-            parent = block
+            chain.append(parent)
+        return self.fill(chain, first_block, extent_id=extent_id, nbytes=nbytes)
+
+    def know(self, key: bytes, content: bytes, parent: Block | None) -> Block:
+        """A block that was not known, and is not stored yet. `parent` None: a sequence begins with it."""
+        parent = parent or self._root
+        block = self._known[key] = Block(key, content, parent)
+        parent.children.append(block)
+        return block
+
+    def fill(self, chain: list[Block], first_block: int, *, extent_id: int, nbytes: int) -> Extent:
+        """Blocks that follow one another are stored from now on, the first as the `first_block`th of its sequence."""
+        assert chain[0].parent is not None
+        before = chain[0].parent.extent
         extent = Extent(extent_id, first_block, chain, before, nbytes)
         for block in chain:
             block.extent = extent
         if before is not None:
             before.num_children += 1
         return extent
+
+    def remember_ghosts(self, blocks: Iterable[Block]) -> None:
+        """Known blocks that are not stored, oldest first."""
+        for block in blocks:
+            self._ghosts[block.key] = None
 
     def remove_extent(self, extent: Extent) -> None:
         """Its blocks become ghosts."""

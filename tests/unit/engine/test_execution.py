@@ -4,7 +4,7 @@ from mlx_lm.models.cache import make_prompt_cache
 
 from engine.execution import Execution
 from engine.layout import new_caches
-from engine.prefix.cache import cache_of
+from engine.preparation import cache_of
 from engine.request import Stage
 from engine.rows import RowsLayout
 from engine.status import tokens_per_second

@@ -200,7 +200,7 @@ def test_a_prompt_that_nobody_comes_back_to_ages_and_goes_however_often_it_was_u
 def test_a_snapshot_at_the_end_of_a_path_is_worth_less_by_byte_because_its_extents_go_too():
     index = an_index(needs_snapshots=True)
     blocks = publish(index, HEAD, snapshots=(160,), owner="a")
-    (snapshot,) = index._pool.snapshots.values()
+    (snapshot,) = index.pool.snapshots.values()
     at_the_end = snapshot_value(snapshot)
 
     index.add_snapshot(blocks, 320, nbytes=SNAPSHOT_BYTES, kind="prompt_end", owner="a")
@@ -218,7 +218,7 @@ def test_a_snapshot_is_worth_more_when_the_one_before_it_is_gone():
     index.add_snapshot(blocks, 320, nbytes=SNAPSHOT_BYTES, kind="rolling", owner="r")
 
     index.check()
-    assert [snapshot.length - snapshot.parent.length for snapshot in index._pool.snapshots.values()] == [256, 32, 32]
+    assert [snapshot.length - snapshot.parent.length for snapshot in index.pool.snapshots.values()] == [256, 32, 32]
 
 
 @pytest.mark.parametrize("needs_snapshots", [False, True])
