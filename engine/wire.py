@@ -46,6 +46,8 @@ from engine.wire_status import (
     SlidingWindow,
     SnapshotKind,
     Status,
+    TraceEnd,
+    TraceStatus,
 )
 
 __all__ = [
@@ -86,6 +88,8 @@ __all__ = [
     "Tool",
     "ToolCall",
     "ToolChoice",
+    "TraceEnd",
+    "TraceStatus",
 ]
 
 WIRE_VERSION: Final = 1

@@ -13,6 +13,7 @@ Phase = Literal["queued", "prefill", "decode"]
 SnapshotKind = Literal[
     "shared_end", "message_start", "prompt_end", "junction", "sibling", "rolling", "decoded", "suspended"
 ]
+TraceEnd = Literal["stopped", "full", "broken", "ended"]
 MissCause = Literal["cold", "differs", "never_taken", "evicted"]
 
 
@@ -258,6 +259,20 @@ class MemoryActual(Frozen, frozen=True, omit_defaults=False):
     process_bytes: int = 0
 
 
+class TraceStatus(Frozen, frozen=True, omit_defaults=False):
+    """The trace of the cache's life: the one that is written, or the last. `file`: its name in SPLASH_HOME/traces.
+
+    `ended`: as it was told; because it was as large as may be; because the file failed (`error`); with the engine.
+    """
+
+    is_on: bool
+    file: str | None = None
+    began_at_s: float | None = None
+    num_bytes: int = 0
+    ended: TraceEnd | None = None
+    error: str | None = None
+
+
 class DeviceStatus(Frozen, frozen=True, omit_defaults=False):
     """What computes. `working_set_bytes`: what a GPU recommended at most when the engine started; None: a CPU."""
 
@@ -313,3 +328,4 @@ class Status(Frozen, frozen=True, omit_defaults=False):
     governor: GovernorStatus | None = None
     roofline: Roofline | None = None
     device: DeviceStatus | None = None
+    trace: TraceStatus | None = None
