@@ -21,11 +21,11 @@ from control.command_errors import AlreadyRuns, CommandFailed
 from control.config import Settings
 from control.errors import ControlError
 from control.home import Home, Manager
-from control.identity import created_at_s
+from control.identity import start_of
 from control.last_act import end_the_rest
 from control.loopback import LOOPBACK
-from control.open_files import client_limit, raise_limit
-from control.ports import bind
+from control.open_files import ADMIN_CLIENT_LIMIT, client_limit, raise_limit
+from control.ports import bind, require_free
 from engine.wire import ProcessRecord
 
 logger = logging.getLogger(__name__)
@@ -68,18 +68,23 @@ def _arguments() -> argparse.Namespace:
 
 def _serve(settings: Settings, home: Home, arguments: argparse.Namespace) -> int:
     # The ports first: a person who started a second Splash is told at once, and nothing was touched.
-    api = bind(settings.host, settings.api_port, key="SPLASH_API_PORT")
+    if settings.api_host != settings.host:
+        # A BSD kernel gives a port at every address although another program has it at this one.
+        require_free(settings.host, settings.api_port, key="SPLASH_API_PORT")
+    api = bind(settings.api_host, settings.api_port, key="SPLASH_API_PORT")
     admin = bind(LOOPBACK, settings.admin_port, key="SPLASH_ADMIN_PORT")
+    start = start_of(os.getpid())
     record = ProcessRecord(
         name="control",
         pid=os.getpid(),
-        created_at_s=created_at_s(os.getpid()),
+        created_at_s=start.at_s,
         nonce=secrets.token_urlsafe(NONCE_BYTES),
         port=settings.admin_port,
         manager=arguments.manager,
         started_at_s=time.time(),
         version=version("splash-server"),
         ports={"api": settings.api_port, "admin": settings.admin_port},
+        created_after_boot_s=start.after_boot_s,
     )
     command = shlex.split(arguments.engine_command) if arguments.engine_command else [sys.executable, "-m", "engine"]
     caffeinate = shlex.split(arguments.caffeinate_command) if arguments.caffeinate_command else None
@@ -113,7 +118,7 @@ async def _live(
     watching = asyncio.create_task(control.watch())
     servers = Servers(close_limit_s=CLOSE_LIMIT_S)
     servers.start(control.public_app, api, connection_limit=client_limit(raise_limit()))
-    servers.start(control.admin_app, admin)
+    servers.start(control.admin_app, admin, connection_limit=ADMIN_CLIENT_LIMIT)
     logger.info("control started pid=%d api=%d admin=%d", record.pid, settings.api_port, settings.admin_port)
     ordered = (told_to_end, control.supervisor.finished, control.departure.left)
     ends = {watching, *(asyncio.create_task(each.wait()) for each in ordered)}

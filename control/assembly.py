@@ -19,6 +19,7 @@ from control.admin.installation import InstallationApi
 from control.admin.keys import KeysApi
 from control.admin.logs import LogsApi
 from control.admin.machine import MachineApi
+from control.admin.password import PasswordApi
 from control.admin.performance import PerformanceApi
 from control.admin.plan import PlanApi
 from control.admin.playground import PlaygroundApi
@@ -27,6 +28,7 @@ from control.admin.requests import RequestsApi
 from control.admin.settings import CONCURRENCY_SETTING, SettingsApi
 from control.aliases import Aliases, stored_aliases
 from control.config import Settings
+from control.console_password import ConsolePassword
 from control.departure import Departure
 from control.engine_process import EngineProcess
 from control.engine_questions import EngineQuestions
@@ -35,6 +37,7 @@ from control.gate import loopback_hosts
 from control.heartbeats import Heartbeats
 from control.home import Home
 from control.keys import load_keys
+from control.lan import LanHosts
 from control.login_links import LoginLinks
 from control.machine.sampler import MachineSampler
 from control.metrics.cost_questions import CostQuestions
@@ -49,7 +52,9 @@ from control.metrics.settings import load_settings
 from control.metrics.throughput import Throughput
 from control.metrics.writer import Writer
 from control.overview import OverviewSource, TodayTotals
+from control.password_attempts import PasswordAttempts
 from control.plans import Plans
+from control.power.awake import LINGER_S, AwakePolicy
 from control.power.awakening import Awakening
 from control.power.caffeinate import installed_caffeinate
 from control.power.keeper import AwakeKeeper
@@ -63,6 +68,7 @@ from control.record_keeper import RecordKeeper
 from control.relay import Relay
 from control.remembered import RememberedLoads
 from control.supervisor import Supervisor
+from control.wedge import USUAL_LIMITS, WedgeLimits
 from control.wire import Health, RequestRow
 from engine.wire import ProcessRecord, Status
 
@@ -108,6 +114,8 @@ async def assemble(
     *,
     engine_command: Sequence[str],
     caffeinate_command: Sequence[str] | None = None,
+    linger_s: float = LINGER_S,
+    wedge_limits: WedgeLimits = USUAL_LIMITS,
 ) -> Control:
     """`caffeinate_command` None: the one of this machine, if it is a Mac. Raises DatabaseUnusable, HomeUnusable."""
     database = open_or_begin_anew(home.database)
@@ -123,6 +131,7 @@ async def assemble(
         line,
         remembered=RememberedLoads(live_settings),
         questions=engine_questions,
+        wedge_limits=wedge_limits,
     )
     awakening = Awakening(supervisor, engine_process)
     sleep_watch = SleepWatch(woke=awakening.woke, recheck=awakening.recheck)
@@ -131,8 +140,9 @@ async def assemble(
         settings=live_settings,
         command=installed_caffeinate() if caffeinate_command is None else tuple(caffeinate_command),
         line=line,
-        engine_pid=lambda: None if engine_process.record is None else engine_process.record.pid,
+        has_engine=lambda: engine_process.is_running,
         sleep_watch=sleep_watch,
+        policy=AwakePolicy(linger_s=linger_s),
     )
     prometheus = Prometheus(line=line, engine=supervisor.view, losses=lambda: writer.losses, power=awake.view)
 
@@ -192,6 +202,7 @@ async def assemble(
             PlaygroundApi(relay=relay, source=supervisor, reception=reception),
             MachineApi(sampler=MachineSampler(home.read_records)),
             PowerApi(keeper=awake),
+            PasswordApi(password=ConsolePassword(home), attempts=PasswordAttempts()),
         ),
         prometheus=prometheus,
         engine_questions=engine_questions,
@@ -214,6 +225,7 @@ async def assemble(
             relay=relay,
             source=supervisor,
             hosts=loopback_hosts(settings.api_port),
+            lan=LanHosts(settings.api_port) if settings.is_lan_on else None,
             aliases=aliases,
             reception=reception,
         ),

@@ -14,26 +14,33 @@ from typing import Any, Final
 import platformdirs
 
 from control.command_errors import SettingsInvalid
+from control.loopback import EVERY_ADDRESS
 
 PREFIX: Final = "SPLASH_"
 HOME_KEY: Final = "SPLASH_HOME"
 HOST_KEY: Final = "SPLASH_HOST"
+LAN_KEY: Final = "SPLASH_LAN"
+FILE_NAME: Final = "splash.toml"
 PORT_FIELDS: Final = {
     "SPLASH_API_PORT": "api_port",
     "SPLASH_ADMIN_PORT": "admin_port",
     "SPLASH_CONSOLE_PORT": "console_port",
     "SPLASH_ENGINE_PORT": "engine_port",
 }
-KNOWN_KEYS: Final = (HOME_KEY, HOST_KEY, *PORT_FIELDS)
+KNOWN_KEYS: Final = (HOME_KEY, HOST_KEY, LAN_KEY, *PORT_FIELDS)
 LARGEST_PORT: Final = 65535
 PORT_DIGITS: Final = re.compile("[0-9]{1,9}")
 SHOWN_LENGTH: Final = 80
-LOOPBACK_HOSTS: Final = ("127.0.0.1", "::1")
+LOOPBACK_HOSTS: Final = tuple(EVERY_ADDRESS)
+SWITCH_WORDS: Final = {"on": True, "true": True, "1": True, "off": False, "false": False, "0": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`host` is the address of the API and the console; the admin API and the engine are on 127.0.0.1 always."""
+    """`host` is where this machine finds the API and the console; the admin API and the engine are on 127.0.0.1 always.
+
+    `is_lan_on`: other machines may use the API, and the console when it has a password.
+    """
 
     home: Path
     host: str = "127.0.0.1"
@@ -41,16 +48,27 @@ class Settings:
     admin_port: int = 18084
     console_port: int = 18082
     engine_port: int = 18081
+    is_lan_on: bool = False
 
     @property
     def api_base(self) -> str:
+        """Of this machine, in LAN mode, too."""
         return f"http://{bracketed(self.host)}:{self.api_port}/v1"
+
+    @property
+    def api_host(self) -> str:
+        """Where the API listens."""
+        return EVERY_ADDRESS[self.host] if self.is_lan_on else self.host
+
+    def console_host(self, *, has_password: bool) -> str:
+        """Where the console listens: without a password only this machine may see it."""
+        return EVERY_ADDRESS[self.host] if self.is_lan_on and has_password else self.host
 
     @classmethod
     def from_env(cls, environment: Mapping[str, str]) -> "Settings":
         """Read `splash.toml` of the home that the environment names, then the environment. Raises SettingsInvalid."""
         home = _home(environment)
-        file = home / "splash.toml"
+        file = home / FILE_NAME
         fields: dict[str, Any] = {}
         for key, value in _read_toml(file).items():
             if key == HOME_KEY:
@@ -122,6 +140,8 @@ def _field(key: str, value: object, *, source: str) -> dict[str, Any]:
         return {PORT_FIELDS[key]: _port(key, value, source)}
     if key == HOST_KEY:
         return {"host": _host(value, source)}
+    if key == LAN_KEY:
+        return {"is_lan_on": switch(key, value, source)}
     raise SettingsInvalid(f"{source}: {key} is not a setting of Splash; known are {', '.join(KNOWN_KEYS)}.")
 
 
@@ -134,11 +154,19 @@ def _port(key: str, value: object, source: str) -> int:
     return number
 
 
+def switch(key: str, value: object, source: str) -> bool:
+    """Raises SettingsInvalid."""
+    chosen = SWITCH_WORDS.get(value.strip().lower()) if isinstance(value, str) else value
+    if not isinstance(chosen, bool):
+        raise SettingsInvalid(f"{source}: {key}={_shown(value)} is neither on nor off.")
+    return chosen
+
+
 def _host(value: object, source: str) -> str:
     if value not in LOOPBACK_HOSTS:
         raise SettingsInvalid(
             f"{source}: {HOST_KEY}={_shown(value)} is neither {' nor '.join(LOOPBACK_HOSTS)}; "
-            "Splash serves this machine only."
+            f"{LAN_KEY} is what lets other machines in."
         )
     return str(value)
 

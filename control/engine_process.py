@@ -18,7 +18,7 @@ from control.ending import Ending, end_process
 from control.engine_client import EngineClient
 from control.errors import EngineLingers
 from control.home import Home
-from control.identity import created_at_s, live_process, runs_for, verify
+from control.identity import live_process, runs_for, start_of, verify
 from control.lifecycle import Exit, Wanted
 from control.log_files import last_lines, open_log
 from control.loopback import ask
@@ -98,15 +98,17 @@ class EngineProcess:
                 cwd=self._home.root,
                 start_new_session=True,
             )
+        start = start_of(self._child.pid)
         record = ProcessRecord(
             name="engine",
             pid=self._child.pid,
-            created_at_s=created_at_s(self._child.pid),
+            created_at_s=start.at_s,
             nonce=launch.nonce,
             port=launch.port,
             manager="control",
             started_at_s=time.time(),
             version="",
+            created_after_boot_s=start.after_boot_s,
         )
         # The engine writes the same soon; until then nobody else would know of it, if control died right now.
         try:

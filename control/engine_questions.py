@@ -190,7 +190,8 @@ def _require_success(said: _Said) -> bytes:
     if said.exit_code == REFUSED:
         logger.info("engine refused asked=%r reason=%r", " ".join(said.asked), sentence)
     else:
-        logger.warning("engine question failed asked=%r code=%s", " ".join(said.asked), said.exit_code)
+        asked = " ".join(said.asked)
+        logger.warning("engine question failed asked=%r code=%s reason=%r", asked, said.exit_code, sentence)
     raise ModelRefused(sentence)
 
 

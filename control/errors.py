@@ -20,6 +20,7 @@ ControlError
 │   ├── LineFull                429
 │   ├── TooManyConnections      429  more would leave no file descriptor for the admin API and the engine
 │   ├── KeyLimitReached         429  the key's own limit
+│   ├── HeadTooLarge            431
 │   ├── CancelledByOperator     499
 │   ├── RequestFailed           500  the engine gave up on this request
 │   ├── InternalError           500
@@ -214,6 +215,15 @@ class TooManyConnections(ApiError):
 
     def __init__(self) -> None:
         super().__init__("Too many connections are open.")
+
+
+class HeadTooLarge(ApiError):
+    code = "headers_too_large"
+    status = 431
+
+    def __init__(self, *, limit_bytes: int) -> None:
+        super().__init__(f"The request line and the headers are larger than {limit_bytes} bytes.")
+        self.limit_bytes = limit_bytes
 
 
 class KeyLimitReached(ApiError):

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from control.dialects.error_answers import ErrorAnswer, answers_of
 from control.errors import ApiError, HostNotAllowed, NotAuthenticated
 from control.keys import Key, KeyRing
+from control.lan import LanHosts
 
 # Paths without a key: Claude Code asks HEAD / first; a load balancer asks for health.
 OPEN_PATHS: Final = ("/", "/healthz")
@@ -23,12 +24,16 @@ def loopback_hosts(port: int) -> frozenset[str]:
 
 
 class Gate:
-    """Before a path is looked at or a byte of a body is read: the host, the key. Every answer gets a request id."""
+    """Before a path is looked at or a byte of a body is read: the host, the key. Every answer gets a request id.
 
-    def __init__(self, app: ASGIApp, *, keys: KeyRing, hosts: frozenset[str]) -> None:
+    `lan` None: other machines are not served.
+    """
+
+    def __init__(self, app: ASGIApp, *, keys: KeyRing, hosts: frozenset[str], lan: LanHosts | None = None) -> None:
         self.app = app
         self._keys = keys
         self._hosts = hosts
+        self._lan = lan
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -54,7 +59,10 @@ class Gate:
 
     def _check_host(self, scope: Scope) -> None:
         sent = _values(scope, b"host")
-        if len(sent) != 1 or sent[0].decode("latin-1").lower() not in self._hosts:
+        host = sent[0].decode("latin-1").lower() if len(sent) == 1 else ""
+        if host in self._hosts:
+            return
+        if self._lan is None or not self._lan.allows(host, scope.get("server")):
             raise HostNotAllowed
 
     def _key(self, scope: Scope) -> Key:

@@ -8,6 +8,7 @@ import fcntl
 import logging
 import os
 import secrets
+import stat
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,8 +26,11 @@ from engine.wire import Launch, ProcessRecord
 logger = logging.getLogger(__name__)
 
 PRIVATE_UMASK: Final = 0o077
+PRIVATE_MODE: Final = 0o700
 FOLDERS: Final = ("run", "secrets", "logs", "models")
 SECRET_BYTES: Final = 32
+# What SQLite opens, less what it puts behind the name of a database. Source: MAX_PATHNAME in its os_unix.c.
+LONGEST_PATH_BYTES: Final = 500
 # A shorter one was not made here: the file was cut, emptied or written by hand.
 SECRET_LENGTH_LEAST: Final = 32
 # Somebody who only asks who holds a lock has it for an instant.
@@ -83,9 +87,17 @@ class Home:
     def create(self) -> None:
         """Make the folders, 0700, and let this process make private files only. Raises HomeUnusable."""
         os.umask(PRIVATE_UMASK)
+        length = len(os.fsencode(self.database))
+        if length > LONGEST_PATH_BYTES:
+            raise HomeUnusable(
+                f"The home of Splash can't be {self.root}: its path is too long. That of the database would have "
+                f"{length} bytes, and SQLite takes {LONGEST_PATH_BYTES}."
+            )
         try:
             self.root.mkdir(parents=True, exist_ok=True)
-            self.root.chmod(0o700)
+            # A disk that can't be written any more must not keep anybody from looking, or from a quit.
+            if stat.S_IMODE(self.root.stat().st_mode) != PRIVATE_MODE:
+                self.root.chmod(PRIVATE_MODE)
             for folder in FOLDERS:
                 (self.root / folder).mkdir(exist_ok=True)
         except OSError as error:
@@ -178,7 +190,7 @@ class Home:
 
         Raises HomeUnusable.
         """
-        handle = self._open_lock(what)
+        handle = self._open_lock(what, os.O_RDWR | os.O_CREAT)
         try:
             is_held = _lock(handle, fcntl.LOCK_EX, limit_s=None if wait else LOCK_PATIENCE_S)
             if is_held:
@@ -190,7 +202,11 @@ class Home:
 
     def holder_of(self, what: str) -> LockHolder | None:
         """Who holds that lock; None when nobody does. Raises HomeUnusable."""
-        handle = self._open_lock(what)
+        file = self._lock_file(what)
+        if not file.exists():
+            return None
+        # One on a disk that can't be written is held all the same.
+        handle = self._open_lock(what, os.O_RDWR if os.access(file, os.W_OK) else os.O_RDONLY)
         try:
             # Shared, so that two who ask at once do not take each other for a holder.
             if _lock(handle, fcntl.LOCK_SH, limit_s=0):
@@ -200,10 +216,13 @@ class Home:
         finally:
             os.close(handle)
 
-    def _open_lock(self, what: str) -> int:
-        file = self.root / "run" / f"{what}.lock"
+    def _lock_file(self, what: str) -> Path:
+        return self.root / "run" / f"{what}.lock"
+
+    def _open_lock(self, what: str, flags: int) -> int:
+        file = self._lock_file(what)
         try:
-            return os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+            return os.open(file, flags, 0o600)
         except OSError as error:
             raise HomeUnusable(f"{file} can't be opened: {error.strerror}.") from error
 

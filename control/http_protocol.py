@@ -5,7 +5,8 @@
 3. HTTP/1.0 knows no chunks: its answers end with the connection.
 4. What is no HTTP at all is refused in the API's own shape.
 5. It speaks HTTP/1.1 whatever else is offered: an Upgrade header is left out, and the body is read.
-6. Whoever does not say in time what is wanted is cut off; one client too many is told so.
+6. Whoever does not say in time, and in bounded room, what is wanted is cut off; one client too many is told so.
+7. An address that names another host than the Host header does is refused: the application sees the header only.
 
 It knows no key and no request, and no path but for the shape of a refusal.
 """
@@ -21,7 +22,7 @@ from uvicorn._types import ASGI3Application, ASGIReceiveCallable, ASGISendCallab
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from control.dialects.error_answers import answers_of
-from control.errors import NotHttp, TooManyConnections
+from control.errors import ApiError, HeadTooLarge, HostNotAllowed, NotHttp, TooManyConnections
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +32,8 @@ logger = logging.getLogger(__name__)
 SEND_BUFFER_BYTES: Final = 128 * 1024
 # So many beyond the limit are told why; to answer takes a connection, so whoever comes then is only cut off.
 TOLD_LIMIT: Final = 32
+# Of one header: ": " and the end of its line.
+SEPARATORS_LEN: Final = 4
 
 
 class HttpProtocol(HttpToolsProtocol):
@@ -38,12 +41,16 @@ class HttpProtocol(HttpToolsProtocol):
     """So long may a client take nothing of what waits for it."""
     head_limit_s: ClassVar[float] = 30.0
     """So long may a request line and its headers take; between two requests a connection is closed sooner."""
+    head_limit_bytes: ClassVar[int] = 64 * 1024
+    """So many may a request line and its headers have, and what follows the last chunk of a body; the parser has no
+    limit of its own."""
     connection_limit: ClassVar[int | None] = None
     """So many clients at once are served."""
 
     _is_deaf = False
     _is_one_too_many = False
     _is_upgrade = False
+    _num_head_bytes = 0
     _stall_check: asyncio.TimerHandle | None = None
     _head_check: asyncio.TimerHandle | None = None
 
@@ -119,16 +126,26 @@ class HttpProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self._is_deaf:
             return
+        self._num_head_bytes = 0
+        refusal = self._refusal_of_head()
+        if refusal is not None:
+            self._refuse(refusal)
+            return
         self._is_upgrade = self.parser.should_upgrade() and self.parser.get_method() != b"CONNECT"
         if not self._is_upgrade:
             self._head_came()
             super().on_headers_complete()
 
+    def on_chunk_header(self) -> None:
+        self._num_head_bytes = 0
+
     def on_body(self, body: bytes) -> None:
+        self._num_head_bytes = 0
         if not self._is_deaf:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
+        self._num_head_bytes = 0
         if not self._is_deaf and not self._is_upgrade:
             super().on_message_complete()
 
@@ -146,11 +163,14 @@ class HttpProtocol(HttpToolsProtocol):
         if self._is_deaf:
             return
         self._unset_keepalive_if_required()
+        self._num_head_bytes += len(data)
         try:
             self._parse(data)
         except httptools.HttpParserError as error:
             logger.info("no HTTP, refused reason=%r", str(error))
             self.send_400_response("")
+        if self._num_head_bytes > self.head_limit_bytes:
+            self._refuse(HeadTooLarge(limit_bytes=self.head_limit_bytes))
         if not self._is_answering():
             self._await_head()
 
@@ -200,19 +220,43 @@ class HttpProtocol(HttpToolsProtocol):
             app = _until_close(app, cycle)
         super()._start_asgi_task(cycle, _silent_when_cancelled(app, cycle))
 
-    # --- A client that speaks no HTTP ---
+    # --- A client that speaks no HTTP, or none that is served ---
+
+    def _refusal_of_head(self) -> ApiError | None:
+        if (
+            len(self.url) + sum(len(name) + len(value) + SEPARATORS_LEN for name, value in self.headers)
+            > self.head_limit_bytes
+        ):
+            return HeadTooLarge(limit_bytes=self.head_limit_bytes)
+        if self.url.startswith(b"/"):
+            return None
+        if b"://" not in self.url:
+            return NotHttp()
+        # RFC 9112, 3.2.2: an absolute address counts more than the Host header.
+        hosts = [value for name, value in self.headers if name == b"host"]
+        is_same = len(hosts) == 1 and self.url.lower().startswith(b"http://" + hosts[0].lower() + b"/")
+        return None if is_same else HostNotAllowed()
 
     def send_400_response(self, msg: str) -> None:
+        self._refuse(NotHttp())
+
+    def _refuse(self, error: ApiError) -> None:
+        """Answer without the application, and read nothing more."""
         if self._is_answering():
-            # In the middle of an answer these bytes would be taken for a part of it.
-            self._go_deaf()
-            return
-        body = answers_of("", "")(NotHttp()).body
+            if self.cycle.response_started or not self.cycle.more_body:
+                # In the middle of an answer these bytes would be taken for a part of it.
+                self._go_deaf()
+                return
+            # The rest of its body can't come any more: to the application it is a client that left.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self._is_deaf = True
+        answer = answers_of("", "")(error)
         headers = (
-            f"content-type: application/json\r\ncontent-length: {len(body)}\r\n"
+            f"content-type: application/json\r\ncontent-length: {len(answer.body)}\r\n"
             f"x-request-id: {uuid.uuid4().hex}\r\nconnection: close\r\n\r\n"
         )
-        self.transport.write(STATUS_LINE[NotHttp.status] + headers.encode() + body)
+        self.transport.write(STATUS_LINE[answer.status] + headers.encode() + answer.body)
         self.transport.close()
         self._watch_the_end()
 

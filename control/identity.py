@@ -14,12 +14,13 @@ from typing import Final, Literal
 import msgspec
 import psutil
 
-from control.loopback import ask
+from control.loopback import ask, reached_at
 from engine.wire import HEALTHZ, ProcessRecord
 
 logger = logging.getLogger(__name__)
 
-# The kernel's start time is read through boot time and clock ticks, which move a little between two readings.
+# The kernel's start time is read through boot time and clock ticks, which move a little between two readings. When the
+# clock is set, boot time moves by as much: then only the time between boot and start is the same.
 CREATION_TOLERANCE_S: Final = 2.0
 HEALTHZ_TIMEOUT_S: Final = 2.0
 
@@ -73,7 +74,7 @@ def verify(record: ProcessRecord) -> Identity:
     address = _listening_address(process, record.port)
     if address is None:
         return Identity("closed", f"pid {record.pid} does not listen on port {record.port}")
-    answer = ask(record.port, HEALTHZ, timeout_s=HEALTHZ_TIMEOUT_S, host=address)
+    answer = ask(record.port, HEALTHZ, timeout_s=HEALTHZ_TIMEOUT_S, host=reached_at(address))
     if answer is None:
         return Identity("silent", f"pid {record.pid} holds port {record.port} and does not answer")
     try:
@@ -85,6 +86,12 @@ def verify(record: ProcessRecord) -> Identity:
     return Identity("ours", f"pid {record.pid} on port {record.port}")
 
 
+def listening_address(record: ProcessRecord, port: int) -> str | None:
+    """Where a process of ours listens on that port of it; None when it doesn't, or has ended."""
+    process = live_process(record)
+    return None if process is None else _listening_address(process, port)
+
+
 def live_process(record: ProcessRecord) -> psutil.Process | None:
     """The process that wrote the record; None when it has ended (a zombie has), or when the pid is another's by now.
 
@@ -94,7 +101,7 @@ def live_process(record: ProcessRecord) -> psutil.Process | None:
         process = psutil.Process(record.pid)
         if process.status() == psutil.STATUS_ZOMBIE and process.num_threads() <= 1:
             return None
-        is_same = abs(process.create_time() - record.created_at_s) <= CREATION_TOLERANCE_S
+        is_same = _apart_s(process, record) <= CREATION_TOLERANCE_S
     except psutil.NoSuchProcess:
         return None
     except psutil.AccessDenied:
@@ -120,9 +127,17 @@ def runs_for(record: ProcessRecord, root: Path) -> bool:
         return False
 
 
-def created_at_s(pid: int) -> float:
-    """Start time of a process as the kernel knows it, Unix seconds."""
-    return float(psutil.Process(pid).create_time())
+@dataclass(frozen=True, slots=True)
+class Start:
+    """When a process started, as the kernel knows it: Unix seconds, and seconds since the boot (None off Linux)."""
+
+    at_s: float
+    after_boot_s: float | None
+
+
+def start_of(pid: int) -> Start:
+    at_s = float(psutil.Process(pid).create_time())
+    return Start(at_s, at_s - psutil.boot_time() if psutil.LINUX else None)
 
 
 def resident_bytes(record: ProcessRecord) -> int | None:
@@ -172,6 +187,13 @@ def splash_home_of(holder: PortHolder | None) -> Path | None:
     except psutil.Error:
         return None
     return next((home for home in candidates if _has_record(home, holder.pid)), None)
+
+
+def _apart_s(process: psutil.Process, record: ProcessRecord) -> float:
+    """By how much its start differs from the record's; a clock that was set since is no difference."""
+    if record.created_after_boot_s is None:
+        return float(abs(process.create_time() - record.created_at_s))
+    return float(abs(process.create_time() - psutil.boot_time() - record.created_after_boot_s))
 
 
 def _has_record(home: Path, pid: int) -> bool:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
+# What a process listens at to be reached at every address of the machine, by the loopback one of the same family.
+EVERY_ADDRESS: Final = {"127.0.0.1": "0.0.0.0", "::1": "::"}
 CONNECT_TIMEOUT_S: Final = 1.0
 PIECE_BYTES: Final = 64 * 1024
 
@@ -60,6 +62,11 @@ def pieces(port: int, path: str, *, secret: str, timeout_s: float) -> Iterator[A
             yield Answer(answer.status, piece)
     finally:
         connection.close()
+
+
+def reached_at(address: str) -> str:
+    """Where a listener is asked from this machine: one at every address is asked at the loopback one."""
+    return next((loopback for loopback, every in EVERY_ADDRESS.items() if every == address), address)
 
 
 def is_listening(port: int, *, host: str = LOOPBACK) -> bool:

@@ -12,6 +12,8 @@ WANTED: Final = 65_536
 MACOS_LIMIT: Final = 10_240
 # For the admin API, the engine's process and status, the database, logs, and clients that are told there is no room.
 RESERVED: Final = 128
+# Of the reserved ones: the console and some commands need a few of them.
+ADMIN_CLIENT_LIMIT: Final = 64
 # A client, and the engine's connection that works for it.
 FILES_PER_CLIENT: Final = 2
 

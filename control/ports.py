@@ -19,6 +19,9 @@ def bind(host: str, port: int, *, key: str) -> socket.socket:
     bound = socket.socket(family, socket.SOCK_STREAM)
     # Only for the connections of an earlier process that still linger: two listeners are refused all the same.
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if family is socket.AF_INET6:
+        # `::` is every address, those of IPv4, too, whatever this system does by itself.
+        bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     try:
         bound.bind((host, port))
         # Without listening, a second process could still bind, and both would believe that the port is theirs.

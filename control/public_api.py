@@ -35,6 +35,7 @@ from control.errors import (
 )
 from control.gate import Gate, error_response
 from control.keys import Key, KeyRing
+from control.lan import LanHosts
 from control.reception import Reception
 from control.relay import Relay
 from engine.wire import RequestClass
@@ -54,6 +55,7 @@ def public_api(
     relay: Relay,
     source: EngineSource,
     hosts: Iterable[str],
+    lan: LanHosts | None = None,
     aliases: Aliases | None = None,
     reception: Reception | None = None,
     body_limit_bytes: int = BODY_LIMIT_BYTES,
@@ -62,6 +64,7 @@ def public_api(
 ) -> ASGIApp:
     """The ASGI application. `hosts` are the Host headers that it answers to, each with its port, compared exactly.
 
+    `lan`: those of this machine on its network, too; None: other machines are not served.
     `aliases`: the default ones when they are left out. `reception` None: nobody will close it.
     """
     started_at_s = wall()
@@ -122,7 +125,7 @@ def public_api(
         },
     )
     app.router.redirect_slashes = False
-    return Gate(app, keys=keys, hosts=frozenset(hosts))
+    return Gate(app, keys=keys, hosts=frozenset(hosts), lan=lan)
 
 
 class RelayedAnswer:

@@ -49,6 +49,7 @@ from control.wire_metrics import (
     TtftPoint,
     WidthThroughput,
 )
+from control.wire_password import PasswordLogin
 from control.wire_plan import PlanAnswer, PlanOutcome, PlanRequest
 from control.wire_playground import PLAYGROUND_LIMIT_BYTES, PlaygroundMessage, PlaygroundRequest
 from control.wire_power import AwakeReason, KeepAwake, KeepAwakeRequest, Power
@@ -132,6 +133,7 @@ __all__ = [
     "NewKey",
     "Outcome",
     "OwnProcess",
+    "PasswordLogin",
     "Percentiles",
     "Performance",
     "Phase",
@@ -201,6 +203,7 @@ PLAN: Final = "/plan"
 MACHINE: Final = "/machine"
 LOGIN_LINKS: Final = "/login-links"
 REDEEM: Final = "/login-links/redeem"
+PASSWORD_LOGIN: Final = "/login/password"
 PLAYGROUND: Final = "/playground"
 QUIT: Final = "/quit"
 LEAVE: Final = "/leave"

@@ -16,7 +16,8 @@ class StoredRows(Frozen, frozen=True, omit_defaults=False):
 class Installation(Frozen, frozen=True, omit_defaults=False):
     """GET /installation. `rows` None: the database does not answer. `database_bytes`: what it takes on the disk now.
 
-    `ports` by the name of their setting (SPLASH_API_PORT …).
+    `ports` by the name of their setting (SPLASH_API_PORT …). `lan_api`, `lan_console`: the addresses that other
+    machines use, empty while they can't.
     """
 
     home: str
@@ -31,3 +32,5 @@ class Installation(Frozen, frozen=True, omit_defaults=False):
     version: str
     python: str
     system: str
+    lan_api: tuple[str, ...] = ()
+    lan_console: tuple[str, ...] = ()

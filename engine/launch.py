@@ -65,15 +65,18 @@ def bind(port: int) -> socket.socket:
 
 def write_record(home: Path, launch: Launch, port: int) -> ProcessRecord:
     """Say who this process is, before it does anything else. The file appears whole, readable by its owner only."""
+    created_at_s = psutil.Process().create_time()
     record = ProcessRecord(
         name="engine",
         pid=os.getpid(),
-        created_at_s=psutil.Process().create_time(),
+        created_at_s=created_at_s,
         nonce=launch.nonce,
         port=port,
         manager="control",
         started_at_s=time.time(),
         version=_version(),
+        # Linux adds the boot time to what the kernel keeps, and that moves when the clock is set.
+        created_after_boot_s=created_at_s - psutil.boot_time() if psutil.LINUX else None,
     )
     file = _record_file(home)
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

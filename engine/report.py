@@ -150,11 +150,18 @@ def _limit_for_a_load(home: Path) -> Limit:
     try:
         record = msgspec.json.decode((home / "run" / "engine.json").read_bytes(), type=ProcessRecord)
         process = psutil.Process(record.pid)
-        is_same = abs(process.create_time() - record.created_at_s) <= SAME_START_S
+        is_same = _age_apart_s(process, record) <= SAME_START_S
         held_bytes = int(process.memory_info().rss) if is_same else 0
     except (OSError, msgspec.DecodeError, psutil.Error):
         held_bytes = 0
     return host_limit(available_bytes() + held_bytes)
+
+
+def _age_apart_s(process: psutil.Process, record: ProcessRecord) -> float:
+    """By how much the start of a process differs from the record's; the clock may have been set since."""
+    if record.created_after_boot_s is None:
+        return float(abs(process.create_time() - record.created_at_s))
+    return float(abs(process.create_time() - psutil.boot_time() - record.created_after_boot_s))
 
 
 def _entry(found: Preflight, name: str, limit: Limit) -> ModelEntry:

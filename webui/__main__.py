@@ -40,6 +40,7 @@ def main() -> int:
             port=arguments.port,
             admin_port=arguments.admin_port,
             manager=arguments.manager,
+            is_lan_on=arguments.lan,
         ),
         listener,
     )
@@ -60,7 +61,8 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--home", type=Path, required=True, help="SPLASH_HOME")
     parser.add_argument("--port", type=int, required=True, help="where the console serves; 0 takes a free port")
     parser.add_argument("--admin-port", type=int, required=True, help="control's admin port")
-    parser.add_argument("--host", default="127.0.0.1", help="numeric loopback address")
+    parser.add_argument("--host", default="127.0.0.1", help="numeric address to listen at")
+    parser.add_argument("--lan", action="store_true", help="answer other machines, too: to this one's name and address")
     parser.add_argument("--manager", choices=get_args(Manager), default="detached", help="who started this process")
     return parser.parse_args()
 

@@ -4,7 +4,7 @@ It opens no socket and knows no files but those of `frontend/`.
 """
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -22,6 +22,7 @@ from webui.control_client import ControlClient
 from webui.errors import ConsoleError
 from webui.farewell import Farewell
 from webui.guard import HEALTHZ, Guard
+from webui.lan import LanHosts
 from webui.pages import (
     clients,
     cost,
@@ -52,7 +53,15 @@ _INTERNAL: Final = Message("error.internal", "error.internal_body", link="/", li
 
 
 def make_app(
-    *, control: ControlClient, watch: Watch, sessions: Sessions, farewell: Farewell, health: Health, port: int
+    *,
+    control: ControlClient,
+    watch: Watch,
+    sessions: Sessions,
+    farewell: Farewell,
+    health: Health,
+    port: int,
+    has_password: Callable[[], bool],
+    is_lan_on: bool = False,
 ) -> ASGIApp:
     """The app behind its guard. Its end closes `control`, `watch` and `farewell`."""
 
@@ -96,13 +105,15 @@ def make_app(
         farewell=farewell,
         renderer=Renderer(),
         texts=load_texts(),
+        has_password=has_password,
     )
 
     async def ask_to_log_in(request: Request) -> Response:
         request.scope["app"] = app
         return await login.ask_to_log_in(request)
 
-    return Guard(app, sessions=sessions, port=port, ask_to_log_in=ask_to_log_in)
+    lan = LanHosts(port) if is_lan_on else None
+    return Guard(app, sessions=sessions, port=port, ask_to_log_in=ask_to_log_in, lan=lan)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

@@ -89,6 +89,10 @@ class ControlClient:
     async def redeem(self, token: str) -> None:
         await self.order("POST", wire.REDEEM, wire.Redeem(token=token))
 
+    async def check_password(self, password: str, address: str) -> None:
+        """Returns when it is the right one."""
+        await self.order("POST", wire.PASSWORD_LOGIN, wire.PasswordLogin(password=password, address=address))
+
     async def quit(self, *, force: bool) -> wire.Accepted:
         return await self.ask("POST", wire.QUIT, wire.Accepted, wire.QuitRequest(force=force))
 
@@ -170,4 +174,10 @@ def _refusal(response: httpx.Response) -> ControlGone | ControlRefused:
         error = msgspec.json.decode(response.content, type=wire.AdminError)
     except msgspec.MsgspecError:
         return ControlGone(f"control answered {response.status_code} without a reason")
-    return ControlRefused(code=error.code, message=error.message, status=response.status_code)
+    retry_after = response.headers.get("retry-after", "")
+    return ControlRefused(
+        code=error.code,
+        message=error.message,
+        status=response.status_code,
+        retry_after_s=int(retry_after) if retry_after.isdecimal() else None,
+    )

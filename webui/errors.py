@@ -38,13 +38,14 @@ class OrderUnconfirmed(ControlGone):
 
 
 class ControlRefused(ConsoleError):
-    """Control answered with an AdminError."""
+    """Control answered with an AdminError. `retry_after_s` as it says; None: it doesn't."""
 
-    def __init__(self, *, code: str, message: str, status: int) -> None:
+    def __init__(self, *, code: str, message: str, status: int, retry_after_s: int | None = None) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.status = status
+        self.retry_after_s = retry_after_s
 
 
 class BadForm(ConsoleError):

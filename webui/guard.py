@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from webui.lan import LanHosts
 from webui.sessions import Sessions
 
 HEALTHZ: Final = "/healthz"
@@ -50,12 +51,18 @@ Refuse = Callable[[Request], Awaitable[Response]]
 
 
 class Guard:
-    """ASGI middleware. `ask_to_log_in` makes the answer for a browser without a session."""
+    """ASGI middleware. `ask_to_log_in` makes the answer for a browser without a session.
 
-    def __init__(self, app: ASGIApp, *, sessions: Sessions, port: int, ask_to_log_in: Refuse) -> None:
+    `lan` None: other machines are not served.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, sessions: Sessions, port: int, ask_to_log_in: Refuse, lan: LanHosts | None = None
+    ) -> None:
         self._app = app
         self._sessions = sessions
         self._ask_to_log_in = ask_to_log_in
+        self._lan = lan
         # Exact names, whole header: no prefixes, no X-Forwarded-Host. Against DNS rebinding.
         self._hosts = frozenset(f"{name}:{port}" for name in ("127.0.0.1", "localhost", "[::1]"))
 
@@ -80,8 +87,8 @@ class Guard:
         """Why this request is not served, None when it is."""
         headers = Headers(scope=scope)
         hosts = headers.getlist("host")
-        if len(hosts) != 1 or hosts[0].lower() not in self._hosts:
-            return "Unknown host. The console answers as 127.0.0.1, localhost and [::1] only."
+        if len(hosts) != 1 or not self._is_ours(hosts[0].lower(), scope):
+            return self._unknown_host
         if scope["method"] in _SAFE_METHODS:
             return None
         origin = headers.get("origin")
@@ -91,6 +98,15 @@ class Guard:
         if headers.get("sec-fetch-site") in _FOREIGN_SITES:
             return "This form was sent from another site."
         return None
+
+    def _is_ours(self, host: str, scope: Scope) -> bool:
+        return host in self._hosts or (self._lan is not None and self._lan.allows(host, scope.get("server")))
+
+    @property
+    def _unknown_host(self) -> str:
+        if self._lan is None:
+            return "Unknown host. The console answers as 127.0.0.1, localhost and [::1] only."
+        return "Unknown host. The console answers to this machine's name in the network and to its IP address only."
 
 
 def is_cross_site_visit(request: Request) -> bool:

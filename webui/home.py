@@ -7,6 +7,7 @@ import os
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 import psutil
@@ -17,6 +18,10 @@ from webui.errors import ControlGone
 # The kernel's start time is read with a different rounding on each system; a reused pid differs by far more.
 CREATE_TIME_TOLERANCE_S = 2.0
 SESSION_KEY_BYTES = 32
+
+# lives: its record names a process that is there. died: that process is not there, so nobody told it to end: it
+# would have removed its record. unrecorded: it ended in order, or never was.
+Fate = Literal["lives", "died", "unrecorded"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,10 @@ class Home:
             self._replace(path, key.encode())
         return path.read_bytes().strip()
 
+    def has_password(self) -> bool:
+        """Whether one was set; control alone reads it."""
+        return (self.root / "secrets" / "console-password").exists()
+
     def ended_sessions(self) -> bytes:
         """Empty while nobody has logged out."""
         try:
@@ -68,6 +77,13 @@ class Home:
         """The record of a process of ours that is alive now: same pid, same start time, not a zombie."""
         record = self._read_record(name)
         return record if record is not None and is_alive(record) else None
+
+    def fate(self, name: str) -> Fate:
+        """What became of a process of ours, as far as its record tells."""
+        record = self._read_record(name)
+        if record is None:
+            return "unrecorded"
+        return "lives" if is_alive(record) else "died"
 
     def _read_record(self, name: str) -> ProcessRecord | None:
         try:
@@ -110,10 +126,16 @@ class Home:
 def is_alive(record: ProcessRecord) -> bool:
     try:
         process = psutil.Process(record.pid)
-        is_same = abs(process.create_time() - record.created_at_s) <= CREATE_TIME_TOLERANCE_S
-        return bool(is_same and process.status() != psutil.STATUS_ZOMBIE)
+        return bool(_apart_s(process, record) <= CREATE_TIME_TOLERANCE_S and process.status() != psutil.STATUS_ZOMBIE)
     except psutil.Error:
         return False
+
+
+def _apart_s(process: psutil.Process, record: ProcessRecord) -> float:
+    """By how much its start differs from the record's; a clock that was set since is no difference."""
+    if record.created_after_boot_s is None:
+        return float(abs(process.create_time() - record.created_at_s))
+    return float(abs(process.create_time() - psutil.boot_time() - record.created_after_boot_s))
 
 
 def _write_private(path: Path, content: bytes) -> None:

@@ -24,6 +24,7 @@ from webui.ended_sessions import EndedSessions
 from webui.errors import PortTaken
 from webui.farewell import Farewell
 from webui.home import Home
+from webui.http_protocol import HttpProtocol
 from webui.last_act import remove_services_afterwards
 from webui.sessions import Sessions
 from webui.watch import Watch
@@ -39,13 +40,14 @@ GRACE_S: Final = 1
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where this console serves, and whose it is."""
+    """Where this console serves, and whose it is. `is_lan_on`: it answers other machines, too."""
 
     home: Home
     host: str
     port: int
     admin_port: int
     manager: Manager
+    is_lan_on: bool
 
 
 def run(place: Place, listener: socket.socket) -> None:
@@ -63,6 +65,9 @@ def listen(host: str, port: int) -> socket.socket:
     """A listening socket. Raises PortTaken, which names the holder when the system tells it."""
     listener = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if listener.family is socket.AF_INET6:
+        # `::` is every address, those of IPv4, too, whatever this system does by itself.
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
     try:
         listener.bind((host, port))
         # At once: two bound sockets can share a port until one of them listens.
@@ -89,17 +94,19 @@ def _serve(place: Place, listener: socket.socket, record: ProcessRecord) -> None
 
     app = make_app(
         control=control,
-        watch=Watch(control),
+        watch=Watch(control, fate=lambda: place.home.fate("control")),
         sessions=sessions,
         farewell=Farewell(place.home, leave_for_good),
         health=Health(name="webui", pid=record.pid, nonce=record.nonce),
         port=record.port,
+        has_password=place.home.has_password,
+        is_lan_on=place.is_lan_on,
     )
     server = uvicorn.Server(
         uvicorn.Config(
             app,
             loop="uvloop",
-            http="httptools",
+            http=HttpProtocol,
             ws="none",
             log_config=None,
             access_log=False,
@@ -116,15 +123,18 @@ def _serve(place: Place, listener: socket.socket, record: ProcessRecord) -> None
 
 
 def _record(place: Place, *, port: int) -> ProcessRecord:
+    created_at_s = psutil.Process().create_time()
     return ProcessRecord(
         name="webui",
         pid=os.getpid(),
-        created_at_s=psutil.Process().create_time(),
+        created_at_s=created_at_s,
         nonce=secrets.token_hex(16),
         port=port,
         manager=place.manager,
         started_at_s=time.time(),
         version=version("splash-server"),
+        # Linux adds the boot time to what the kernel keeps, and that moves when the clock is set.
+        created_after_boot_s=created_at_s - psutil.boot_time() if psutil.LINUX else None,
     )
 
 

@@ -37,6 +37,7 @@ class Renderer:
             auto_reload=False,
         )
         self._environment.filters["commands"] = commands
+        self._environment.filters["plain"] = plain
 
     def page(self, template: str, view: View) -> str:
         return self._environment.get_template(template).render(_context(view))
@@ -49,6 +50,11 @@ class Renderer:
 def commands(sentence: str) -> Markup:
     """What stands between backticks is something to type."""
     return Markup(_COMMAND.sub(r"<code>\1</code>", str(escape(sentence))))
+
+
+def plain(sentence: str) -> str:
+    """For an attribute, where nothing can be shown as code."""
+    return _COMMAND.sub(r"\1", sentence)
 
 
 def _context(view: View) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Final
 from control.wire import EngineState, ModelOnDisk, Overview, RequestRow, UnusableModel
 from webui.control_client import ControlClient
 from webui.errors import ConsoleError
+from webui.home import Fate
 
 logger = logging.getLogger(__name__)
 
@@ -25,12 +26,16 @@ NUM_RECENT: Final = 12
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What was seen last. `is_current` False: control did not answer just now, and the rest is `age_s` old."""
+    """What was seen last. `is_current` False: control did not answer just now, and the rest is `age_s` old.
+
+    `fate`: what became of control when it does not answer; while it does, it lives.
+    """
 
     overview: Overview | None
     recent: tuple[RequestRow, ...]
     age_s: float
     is_current: bool
+    fate: Fate = "lives"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +52,16 @@ class Watch:
     `unusable`: folders that can't be loaded, of the same list as the newest `models`.
     """
 
-    def __init__(self, control: ControlClient, *, now_s: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        control: ControlClient,
+        *,
+        fate: Callable[[], Fate],
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._control = control
+        self._fate_now = fate
+        self._fate: Fate = "lives"
         self._now_s = now_s
         self._overview: Overview | None = None
         self._recent: tuple[RequestRow, ...] = ()
@@ -69,7 +82,13 @@ class Watch:
             # Shielded: a tab that is closed must not take the answer away from the others.
             await asyncio.shield(self._asking)
         age_s = self._now_s() - self._answered_at_s if self._overview is not None else 0.0
-        return Seen(overview=self._overview, recent=self._recent, age_s=age_s, is_current=self._is_current)
+        return Seen(
+            overview=self._overview,
+            recent=self._recent,
+            age_s=age_s,
+            is_current=self._is_current,
+            fate=self._fate,
+        )
 
     async def models(self, *, wait_s: float) -> tuple[ModelOnDisk, ...]:
         """The models on this machine; what was known before, when control needs longer than `wait_s` to list them.
@@ -117,11 +136,12 @@ class Watch:
     def _note_answer(self, overview: Overview, recent: tuple[RequestRow, ...]) -> None:
         if not self._is_current:
             logger.info("control answers")
-        self._overview, self._recent, self._is_current = overview, recent, True
+        self._overview, self._recent, self._is_current, self._fate = overview, recent, True, "lives"
         self._asked_at_s = self._answered_at_s = self._now_s()
 
     def _note_silence(self, error: ConsoleError) -> None:
-        if self._is_current:
-            logger.warning("control silent reason=%s", error)
-        self._is_current = False
+        fate = self._fate_now()
+        if self._is_current or fate != self._fate:
+            logger.warning("control silent fate=%s reason=%s", fate, error)
+        self._is_current, self._fate = False, fate
         self._asked_at_s = self._now_s()

@@ -3,6 +3,7 @@
 It knows no route and nobody that an order goes to.
 """
 
+import asyncio
 import hmac
 import logging
 import re
@@ -18,14 +19,16 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, ExceptionHandler, Receive, Scope, Send
 
 from control import wire
-from control.admin.errors import AdminSecretWrong, OrderInvalid
-from control.errors import BodyTooLarge, ControlError, HostNotAllowed
+from control.admin.errors import AdminRefusal, AdminSecretWrong, OrderInvalid, OrderNotJson
+from control.errors import BodyTooLarge, BodyTooSlow, ControlError, HostNotAllowed
 from control.gate import loopback_hosts
-from control.metrics.database import cause_of
+from control.metrics.database import cause_of, is_busy
 
 logger = logging.getLogger(__name__)
 
 BODY_LIMIT_BYTES: Final = 64 * 1024
+BODY_TIMEOUT_S: Final = 30.0
+BUSY_RETRY_S: Final = 2
 # What an id or a limit can be at most, in the database too.
 NUMBER: Final = re.compile("[0-9]{1,18}")
 # Of a name that was sent, in a sentence.
@@ -54,7 +57,7 @@ class Guard:
             await _refusal_answer(refusal)(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> ControlError | None:
-        if _header(scope["headers"], b"host") not in self._hosts:
+        if (_header(scope["headers"], b"host") or b"").lower() not in self._hosts:
             return HostNotAllowed()
         # The path as it was sent: `request.url` is built from headers that the client chooses.
         if scope["path"] == wire.HEALTHZ:
@@ -64,19 +67,40 @@ class Guard:
 
 
 async def body_of(request: Request, kind: type[Body]) -> Body:
-    """The JSON body. Raises OrderInvalid with the field that is wrong, or that no such order has; BodyTooLarge."""
+    """The JSON body. Raises OrderInvalid with the field that is wrong, or that no such order has.
+
+    Raises OrderNotJson, BodyTooLarge and BodyTooSlow, too.
+    """
     assert kind.__struct_config__.forbid_unknown_fields, "a misspelt field must not count as one left out"
-    content = b""
-    async for chunk in request.stream():
-        content += chunk
-        if len(content) > BODY_LIMIT_BYTES:
-            raise BodyTooLarge(limit_bytes=BODY_LIMIT_BYTES)
+    try:
+        async with asyncio.timeout(BODY_TIMEOUT_S):
+            content = await _read(request)
+    except TimeoutError as error:
+        raise BodyTooSlow(limit_s=BODY_TIMEOUT_S) from error
+    if content:
+        require_json(request)
     try:
         return msgspec.json.decode(content or b"{}", type=kind)
     except msgspec.DecodeError as error:
         raise OrderInvalid(f"{error}.") from error
     except RecursionError as error:
         raise OrderInvalid("The body is nested too deeply.") from error
+
+
+def require_json(request: Request) -> None:
+    """Raises OrderNotJson."""
+    media_type = request.headers.get("content-type", "").partition(";")[0]
+    if media_type.strip().lower() != "application/json":
+        raise OrderNotJson
+
+
+async def _read(request: Request) -> bytes:
+    content = b""
+    async for chunk in request.stream():
+        content += chunk
+        if len(content) > BODY_LIMIT_BYTES:
+            raise BodyTooLarge(limit_bytes=BODY_LIMIT_BYTES)
+    return content
 
 
 def require_known_parameters(request: Request, names: Iterable[str]) -> None:
@@ -112,7 +136,12 @@ def _error_answer(code: str, message: str, *, status: int) -> Response:
 
 
 def _refusal_answer(error: ControlError) -> Response:
-    return _error_answer(error.code, str(error), status=error.status)
+    answer = _error_answer(error.code, str(error), status=error.status)
+    if error.status == HTTPStatus.UNAUTHORIZED:
+        answer.headers["WWW-Authenticate"] = "Bearer"
+    if isinstance(error, AdminRefusal) and error.retry_after_s is not None:
+        answer.headers["Retry-After"] = str(error.retry_after_s)
+    return answer
 
 
 async def _refused(request: Request, error: Any) -> Response:
@@ -121,7 +150,11 @@ async def _refused(request: Request, error: Any) -> Response:
 
 async def _not_kept(request: Request, error: Any) -> Response:
     logger.warning("admin request not kept path=%r reason=%s", request.scope["path"], cause_of(error))
-    message = "The database did not take or give it (it is locked, full or read-only); try again."
+    if is_busy(error):
+        answer = _error_answer("database_busy", "Another program holds the database; try again.", status=503)
+        answer.headers["Retry-After"] = str(BUSY_RETRY_S)
+        return answer
+    message = "The database did not take or give it (it is full, read-only or gone); try again."
     return _error_answer("database_unusable", message, status=503)
 
 

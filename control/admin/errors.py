@@ -9,13 +9,17 @@ ControlError
 └── AdminRefusal                the admin API does not do what it was asked
     ├── OrderInvalid            400
     ├── AdminSecretWrong        401
+    ├── WrongPassword           403
     ├── UnknownRequest          404
     ├── UnknownModel            404  no such model here, and no name that one could be downloaded by
     ├── LoginLinkInvalid        404
+    ├── NoPassword              404
     ├── EngineNotReady          409
     ├── Quitting                409
+    ├── OrderNotJson            415  a browser sends no JSON to another site without asking first
     ├── ModelRefused            422  the engine says why; what runs goes on
     ├── BackupNameTaken         409
+    ├── TooManyAttempts         429  wrong passwords; says when to come again
     ├── BackupRefused           503  the disk or the database does not let it be made
     ├── LogUnreadable           503  a log's file can't be read now
     ├── QuestionTooLong         503  the database has too much to look through
@@ -47,12 +51,22 @@ class UnknownKey(ControlError):
 
 
 class AdminRefusal(ControlError):
-    """An answer of the admin API."""
+    """An answer of the admin API. `retry_after_s` is the Retry-After header."""
+
+    retry_after_s: int | None = None
 
 
 class OrderInvalid(AdminRefusal):
     code = "invalid_request"
     status = 400
+
+
+class OrderNotJson(AdminRefusal):
+    code = "media_type_not_supported"
+    status = 415
+
+    def __init__(self) -> None:
+        super().__init__("An order is JSON, and its Content-Type says so: application/json.")
 
 
 class AdminSecretWrong(AdminRefusal):
@@ -84,6 +98,32 @@ class LoginLinkInvalid(AdminRefusal):
 
     def __init__(self) -> None:
         super().__init__("This login link was used already, or its time is over. `splash open` makes a new one.")
+
+
+class WrongPassword(AdminRefusal):
+    code = "wrong_password"
+    status = 403
+
+    def __init__(self) -> None:
+        super().__init__("This is not the console's password.")
+
+
+class NoPassword(AdminRefusal):
+    code = "no_password"
+    status = 404
+
+    def __init__(self) -> None:
+        super().__init__("The console has no password; `splash password` sets one, `splash open` gives a login link.")
+
+
+class TooManyAttempts(AdminRefusal):
+    code = "too_many_attempts"
+    status = 429
+    retryable = True
+
+    def __init__(self, *, retry_after_s: int) -> None:
+        super().__init__(f"Too many wrong passwords; try again in {retry_after_s} s, or use a link of `splash open`.")
+        self.retry_after_s = retry_after_s
 
 
 class EngineNotReady(AdminRefusal):

@@ -18,7 +18,9 @@ from starlette.routing import Route
 from control import wire
 from control.admin.edge import json_answer
 from control.config import PORT_FIELDS, Settings
+from control.console_password import ConsolePassword
 from control.home import Home
+from control.lan import lan_urls
 from control.metrics.questions import Questions
 from control.metrics.row_questions import stored_rows
 
@@ -48,6 +50,7 @@ class InstallationApi:
             return None
 
     def _installation(self, rows: wire.StoredRows | None) -> wire.Installation:
+        is_lan_on, has_password = self.settings.is_lan_on, ConsolePassword(self.home).is_set
         database, logs = self.home.database, self.home.log_file("control").parent
         return wire.Installation(
             home=str(self.home.root),
@@ -62,6 +65,8 @@ class InstallationApi:
             version=self.version,
             python=platform.python_version(),
             system=f"{platform.system()} {platform.release()} ({platform.machine()})",
+            lan_api=tuple(f"{url}/v1" for url in lan_urls(self.settings.api_port)) if is_lan_on else (),
+            lan_console=lan_urls(self.settings.console_port) if is_lan_on and has_password else (),
         )
 
 

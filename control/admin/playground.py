@@ -13,6 +13,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from control import wire
+from control.admin.edge import require_json
 from control.admin.errors import OrderInvalid
 from control.bodies import read_body
 from control.dialects import chat
@@ -42,6 +43,7 @@ class PlaygroundApi:
         return [Route(wire.PLAYGROUND, self._chat, methods=["POST"])]
 
     async def _chat(self, request: Request) -> ASGIApp:
+        require_json(request)
         reading = read_body(request, limit_bytes=wire.PLAYGROUND_LIMIT_BYTES, limit_s=BODY_TIMEOUT_S)
         order = _order(await self.reception.until_closed(reading))
         request_id = uuid.uuid4().hex

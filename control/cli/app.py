@@ -17,8 +17,10 @@ from control.cli.aliases import aliases
 from control.cli.cache import cache
 from control.cli.connect import connect
 from control.cli.keys import keys
+from control.cli.lan import lan
 from control.cli.load_options import Budget, Context, DecodeShare, Given, KvBits, MaxGapMs, load_request
 from control.cli.login import login
+from control.cli.password import password
 from control.cli.places import AsJson, running_control, this_place
 from control.cli.requests import requests
 from control.cli.settings import settings
@@ -44,6 +46,8 @@ app.add_typer(settings, name="settings")
 app.add_typer(requests, name="requests")
 app.command()(connect)
 app.command()(login)
+app.command()(lan)
+app.command()(password)
 
 Model = Annotated[str | None, typer.Argument(help="A folder, a model's name, or `demo`. Without it: the last one.")]
 Force = Annotated[bool, typer.Option("--force", help="Do not wait for running requests: cut them.")]
@@ -284,7 +288,7 @@ def backup(
 
 @app.command()
 def logs(
-    name: Annotated[str, typer.Argument(help="engine, control or webui.")] = "control",
+    name: Annotated[str, typer.Argument(help="engine, control, webui or login.")] = "control",
     follow: Annotated[bool, typer.Option("-f", "--follow", help="Go on with what is written from now.")] = False,
 ) -> None:
     """Print the end of a process's log."""

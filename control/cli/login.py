@@ -18,6 +18,7 @@ SENTENCES: Final[dict[LoginState, str]] = {
     "on": "Splash starts at login; `splash login off` ends that.",
     "off": "Splash does not start at login; `splash login on` makes it.",
     "stale": "Splash starts at login, as it was set up then; `splash login on` takes this place and these settings.",
+    "broken": "Splash does not start at login: the file that says so is damaged; `splash login on` writes it anew.",
 }
 
 

@@ -4,23 +4,26 @@ It reads files only, so it works when nothing runs.
 """
 
 import time
-from typing import Final
+from typing import Final, Literal
 
 import typer
 
 from control.cli.words import one_of
 from control.command_errors import NotRunning
-from control.home import PROCESS_NAMES, Home
+from control.home import PROCESS_NAMES, Home, ProcessName
 from control.log_files import last_lines
 
+LogOf = ProcessName | Literal["login"]
+NAMES: Final[tuple[LogOf, ...]] = (*PROCESS_NAMES, "login")
 NUM_LINES: Final = 200
 TAIL_BYTES: Final = 256 * 1024
 FOLLOW_EVERY_S: Final = 0.25
 
 
 def print_log(home: Home, name: str, *, follow: bool) -> None:
-    """Raises UsageWrong, and NotRunning when that process never wrote anything here."""
-    file = home.log_file(one_of(name, PROCESS_NAMES, "a process"))
+    """Raises UsageWrong, and NotRunning when nothing was ever written there."""
+    chosen = one_of(name, NAMES, "a log")
+    file = home.login_log if chosen == "login" else home.log_file(chosen)
     if not file.exists():
         raise NotRunning
     for line in last_lines(file, tail_bytes=TAIL_BYTES)[-NUM_LINES:]:

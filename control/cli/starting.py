@@ -7,6 +7,7 @@ import os
 
 from control.cli.processes import python_module
 from control.config import HOME_KEY, Settings
+from control.console_password import ConsolePassword
 from control.home import Home, ProcessName
 from control.services.protocol import Launched, ServiceManager
 from control.services.removal import has_service, remove_service
@@ -22,11 +23,13 @@ def start_control(manager: ServiceManager, home: Home, engine_command: str | Non
 
 def start_console(manager: ServiceManager, settings: Settings, home: Home, admin_port: int) -> Launched:
     """Raises StartFailed, HomeUnusable."""
+    host = settings.console_host(has_password=ConsolePassword(home).is_set)
     arguments = (
         *("--home", str(home.root)),
         *("--port", str(settings.console_port)),
         *("--admin-port", str(admin_port)),
-        *("--host", settings.host),
+        *("--host", host),
+        *(("--lan",) if host != settings.host else ()),
         *("--manager", manager.name),
     )
     return _start(manager, home, "webui", python_module("webui", *arguments))

@@ -12,11 +12,15 @@ from control.cli.processes import Found, find
 from control.cli.sizes import size_text
 from control.cli.tables import print_facts, print_table
 from control.cli.words import requests_that
-from control.command_errors import CommandFailed
+from control.command_errors import CommandFailed, UsageWrong
 from control.doctor.process_table import Other, UserProcess, others, user_processes
 from control.home import PROCESS_NAMES, Home
-from control.identity import resident_bytes, runs_for
+from control.identity import Identity, listening_address, resident_bytes, runs_for
+from control.lan import lan_urls
+from control.loopback import EVERY_ADDRESS
+from control.services.choice import manager_of
 from control.wire import CacheStatus, EngineView, Overview
+from engine.wire import ProcessRecord
 
 MIB: Final = 1024**2
 STATE_BY_VERDICT: Final = {
@@ -41,14 +45,17 @@ def status(home: Home, processes: Callable[[], Iterable[UserProcess]] = user_pro
     """
     found = {name: find(home, name) for name in PROCESS_NAMES}
     overview = _overview(home, found["control"])
-    report: Report = {name: _process(found[name]) for name in ("control", "webui", "engine")}
+    report: Report = {name: _process(home, found[name]) for name in ("control", "webui", "engine")}
     holder = None if found["control"].is_alive else home.holder_of("control")
     if holder is not None:
         reason = f"{holder} has left no record of itself"
         report["control"] = {"pid": holder.pid, "port": None, "state": "not answering", "reason": reason}
     control, engine = found["control"].record, report["engine"]
     if found["control"].is_ours and control is not None:
-        report["control"] |= {"port": control.ports.get("api", control.port), "admin_port": control.port}
+        api_port = control.ports.get("api", control.port)
+        report["control"] |= {"port": api_port, "admin_port": control.port, "lan": _lan(control, api_port)}
+    if found["webui"].is_ours and found["webui"].record is not None:
+        report["webui"]["lan"] = _lan(found["webui"].record, found["webui"].record.port)
     engine |= {"model": None, "settings": None, "cache": None}
     if overview is not None:
         report["control"] |= {"api": overview.api_base, "quitting": overview.quitting}
@@ -81,6 +88,7 @@ def facts(report: Report) -> list[tuple[str, str]]:
         ("draining", _ending_text(report) if _is_draining(report) else None),
         ("requests", _waiting_text(report)),
         ("API", report["control"].get("api")),
+        ("LAN", _lan_text(report)),
         ("model", engine.get("model")),
         ("settings", _settings_text(engine.get("settings"))),
         ("cache", (engine.get("cache") or {}).get("text")),
@@ -191,6 +199,20 @@ def _ending_text(report: Report) -> str:
     return f"{said}it goes on by itself"
 
 
+def _lan(record: ProcessRecord, port: int) -> tuple[str, ...]:
+    """What other machines call it by, when it listens for them, whatever the settings say by now."""
+    return lan_urls(port) if listening_address(record, port) in EVERY_ADDRESS.values() else ()
+
+
+def _lan_text(report: Report) -> str | None:
+    """The console is open only beside the API."""
+    api, console = report["control"].get("lan"), report.get("webui", {}).get("lan")
+    if not api:
+        return None
+    said = f"on: {', '.join(f'{url}/v1' for url in api)}"
+    return f"{said}; console {', '.join(console)}" if console else said
+
+
 def _waiting_text(report: Report) -> str | None:
     engine = report["engine"]
     num_waiting = engine.get("waiting", 0)
@@ -201,13 +223,13 @@ def _waiting_text(report: Report) -> str | None:
     return f"{said}; `splash load MODEL` lets {'it' if num_waiting == 1 else 'them'} go on" if is_unloaded else said
 
 
-def _process(found: Found) -> dict[str, Any]:
+def _process(home: Home, found: Found) -> dict[str, Any]:
     record, identity = found.record, found.identity
     if record is None or identity is None:
         return {"pid": None, "port": None, "state": "stopped"}
     state = STATE_BY_VERDICT[identity.verdict]
     if not identity.is_alive:
-        return {"pid": None, "port": None, "state": state, "reason": identity.reason}
+        return {"pid": None, "port": None, "state": state, "reason": _end_text(home, record, identity)}
     entry: dict[str, Any] = {
         "pid": record.pid,
         "port": record.port,
@@ -219,6 +241,17 @@ def _process(found: Found) -> dict[str, Any]:
         "version": record.version,
     }
     return entry if identity.is_ours else entry | {"reason": identity.reason}
+
+
+def _end_text(home: Home, record: ProcessRecord, identity: Identity) -> str:
+    """Nobody told it to end, for then it has no record; its manager may know how it did."""
+    if record.name == "engine":
+        return identity.reason
+    try:
+        end = manager_of(home, record).last_end(record.name)
+    except UsageWrong:
+        return identity.reason
+    return identity.reason if end is None else f"{identity.reason}: {end.reason}, as launchd says"
 
 
 def _overview(home: Home, control: Found) -> Overview | None:

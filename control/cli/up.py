@@ -16,6 +16,7 @@ from control.cli.processes import Found, find, has_display, wait_for, wait_until
 from control.cli.starting import start_console, start_control
 from control.command_errors import CommandFailed, StartFailed
 from control.config import Settings, bracketed
+from control.console_password import ConsolePassword
 from control.home import Home, ProcessName
 from control.loopback import LOOPBACK
 from control.ports import require_free
@@ -228,13 +229,16 @@ def _wait_for_quit(home: Home) -> None:
 def _require_ports(settings: Settings, home: Home, control: Found, console: Found) -> None:
     """Before anything is started. Raises PortTaken, which names the setting; PortUnusable."""
     if not control.is_ours:
-        require_free(settings.host, settings.api_port, key="SPLASH_API_PORT")
+        for host in dict.fromkeys((settings.host, settings.api_host)):
+            require_free(host, settings.api_port, key="SPLASH_API_PORT")
         require_free(LOOPBACK, settings.admin_port, key="SPLASH_ADMIN_PORT")
         # An engine that outlived its control has its port, and will be adopted.
         if not find(home, "engine").is_alive:
             require_free(LOOPBACK, settings.engine_port, key="SPLASH_ENGINE_PORT")
     if not console.is_ours:
-        require_free(settings.host, settings.console_port, key="SPLASH_CONSOLE_PORT")
+        console_host = settings.console_host(has_password=ConsolePassword(home).is_set)
+        for host in dict.fromkeys((settings.host, console_host)):
+            require_free(host, settings.console_port, key="SPLASH_CONSOLE_PORT")
 
 
 def _find_settled(home: Home, name: ProcessName) -> Found:

@@ -11,6 +11,7 @@ from typing import Final
 
 import psutil
 
+from control.identity import live_process
 from control.machine.disk_bytes import DiskBytes, disk_bytes
 from control.machine.heat import heat
 from control.machine.programs import Seen, all_processes, largest_users
@@ -19,8 +20,6 @@ from control.wire import Machine, MachineMemory, OwnProcess, ProcessRecord
 FRESH_S: Final = 2.0
 # A mean over a longer time than this says nothing about now.
 LONGEST_RATE_S: Final = 30.0
-# As everywhere: the kernel's start time of a process moves a little between two readings.
-SAME_START_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +64,7 @@ class MachineSampler:
         return machine
 
     def _read(self, before: _Counters | None) -> tuple[Machine, _Counters]:
-        ours = [record for record in self._records() if _lives(record)]
+        ours = [record for record in self._records() if live_process(record) is not None]
         memory, swap = psutil.virtual_memory(), psutil.swap_memory()
         disk = {record.pid: counted for record in ours if (counted := disk_bytes(record.pid)) is not None}
         now = _Counters(self._now(), swap.sin, swap.sout, disk)
@@ -91,15 +90,6 @@ class MachineSampler:
             thermal_pressure=warmth.pressure,
         )
         return machine, now
-
-
-def _lives(record: ProcessRecord) -> bool:
-    """The very process that wrote it: a pid may be another's by now."""
-    try:
-        created_at_s: float = psutil.Process(record.pid).create_time()
-    except psutil.Error:
-        return False
-    return abs(created_at_s - record.created_at_s) <= SAME_START_S
 
 
 def _own(record: ProcessRecord, resident_bytes: dict[int, int], before: _Counters | None, now: _Counters) -> OwnProcess:

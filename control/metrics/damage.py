@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import StatementError
 
 from control.errors import DatabaseUnusable
 from control.metrics.opened_file import COMPANIONS
@@ -23,6 +23,9 @@ PRIMARY_CODE: Final = 0xFF
 # Source: benchmarks/metrics_store.py.
 CHECKED_WHOLE_BYTES: Final = 64 * 2**20
 NEEDED_AT_START: Final = ("alembic_version", "keys", "settings")
+HEADER_BYTES: Final = 100
+# The driver says so, without a code, of text that nobody can have written.
+NO_TEXT: Final = "Could not decode to UTF-8"
 
 
 class Cursor(Protocol):
@@ -39,20 +42,35 @@ class DatabaseDamaged(DatabaseUnusable):
 
 def is_damage(error: BaseException) -> bool:
     """Whether the file is at fault, and not its disk, its rights or its users. Of SQLite's, SQLAlchemy's and ours."""
-    if isinstance(error, DatabaseDamaged):
+    cause = error.orig if isinstance(error, StatementError) else error
+    # The driver can't read what SQLite says when a name in the damaged schema is part of it.
+    if isinstance(cause, (DatabaseDamaged, UnicodeDecodeError)):
         return True
-    cause = error.orig if isinstance(error, DBAPIError) else error
     code = getattr(cause, "sqlite_errorcode", None)
-    return code is not None and (code & PRIMARY_CODE in DAMAGE or code == CUT_OFF)
+    if code is None:
+        return isinstance(cause, sqlite3.OperationalError) and str(cause).startswith(NO_TEXT)
+    return code & PRIMARY_CODE in DAMAGE or code == CUT_OFF
 
 
 def check(cursor: Cursor, size_bytes: int) -> None:
-    """As much of it as is quick. Raises DatabaseDamaged or sqlite3.DatabaseError with what was found first."""
+    """As much of it as is quick. Raises DatabaseDamaged or sqlite3.DatabaseError with what was found first.
+
+    Also UnicodeDecodeError. Of the tables that a start needs the indexes are compared, too: a digest stands in both.
+    """
     if size_bytes <= CHECKED_WHOLE_BYTES:
         _check(cursor, "PRAGMA quick_check(1)")
-        return
     for table in NEEDED_AT_START:
-        _check(cursor, f"PRAGMA quick_check({table})")
+        _check(cursor, f"PRAGMA integrity_check({table})")
+
+
+def require_header(header: bytes) -> None:
+    """The first HEADER_BYTES of a file. Raises DatabaseDamaged for one that SQLite takes for a later version's.
+
+    It then says that the file is read-only or not supported, and not that it is damaged. Format: sqlite.org/fileformat.
+    """
+    is_database = len(header) >= HEADER_BYTES and header.startswith(b"SQLite format 3\0")
+    if is_database and (max(header[18:20]) > 2 or int.from_bytes(header[44:48]) > 4):
+        raise DatabaseDamaged("its header is of no version of SQLite")
 
 
 def move_aside(path: Path, *, now_s: float) -> Path:

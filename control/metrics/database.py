@@ -5,6 +5,7 @@ It holds no rows and answers no questions.
 
 import contextlib
 import os
+import re
 import sqlite3
 from pathlib import Path
 from typing import Final, Literal
@@ -13,15 +14,21 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, inspect, t
 from sqlalchemy.exc import SQLAlchemyError
 
 from control.errors import DatabaseUnusable
-from control.metrics.damage import DatabaseDamaged, check, is_damage
-from control.metrics.tables import SCHEMA_REVISION
+from control.metrics.damage import HEADER_BYTES, PRIMARY_CODE, DatabaseDamaged, check, is_damage, require_header
+from control.metrics.tables import SCHEMA_REVISION, metadata
 
-BUSY_TIMEOUT_S: Final = 5.0
+# Whoever waits for an order waits for one such wait of somebody else, and for its own.
+BUSY_TIMEOUT_S: Final = 2.0
 MIGRATIONS: Final = Path(__file__).parent / "migrations"
+REVISION: Final = re.compile("[0-9]{4}")
 
 
 class DatabaseLost(SQLAlchemyError):
     """The file was renamed, deleted or damaged, and another could not be made in its place yet."""
+
+
+class DatabaseBusy(SQLAlchemyError):
+    """An order was not begun in time, and never will be: others hold the database."""
 
 
 def open_database(path: Path) -> Engine:
@@ -34,11 +41,14 @@ def open_database(path: Path) -> Engine:
         # SQLite gives -wal and -shm the mode of the file itself.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         path.chmod(0o600)
+        with path.open("rb") as file:
+            require_header(file.read(HEADER_BYTES))
         engine = _engine(path, begin="BEGIN IMMEDIATE", pragmas=("journal_mode = WAL", "synchronous = NORMAL"))
         with engine.begin() as connection:
             _migrate(connection, path)
+            _require_form(connection)
         _check(engine, path)
-    except (OSError, sqlite3.Error, SQLAlchemyError, DatabaseUnusable) as error:
+    except (OSError, sqlite3.Error, SQLAlchemyError, UnicodeDecodeError, DatabaseUnusable) as error:
         if engine is not None:
             engine.dispose()
         raise _unusable(path, error) from error
@@ -63,6 +73,12 @@ def put_aside(engine: Engine) -> None:
     with contextlib.suppress(sqlite3.Error, SQLAlchemyError):
         checkpoint(engine, "PASSIVE")
     engine.dispose()
+
+
+def is_busy(error: BaseException) -> bool:
+    """Whether others hold the database: the same order can do a moment later."""
+    code = getattr(getattr(error, "orig", None), "sqlite_errorcode", None)
+    return isinstance(error, DatabaseBusy) or (code is not None and code & PRIMARY_CODE == sqlite3.SQLITE_BUSY)
 
 
 def cause_of(error: Exception) -> str:
@@ -113,6 +129,8 @@ def _migrate(connection: Connection, path: Path) -> None:
     revision = _revision(connection)
     if revision == SCHEMA_REVISION:
         return
+    if not _can_be(revision, connection):
+        raise DatabaseDamaged(f"The database {path} cannot be used: its revision is {revision!r}.")
     # Imported only when there is something to do: it costs more than everything else here.
     from alembic import command
     from alembic.config import Config
@@ -125,6 +143,22 @@ def _migrate(connection: Connection, path: Path) -> None:
     if revision is not None and revision not in known:
         raise DatabaseUnusable(f"The database {path} was written by a newer Splash (revision {revision}).")
     command.upgrade(config, "head")
+
+
+def _can_be(revision: str | None, connection: Connection) -> bool:
+    """Whether a Splash can have written it. None is a file in which none has written yet."""
+    if revision is None:
+        return not set(inspect(connection).get_table_names()) & metadata.tables.keys()
+    return REVISION.fullmatch(revision) is not None
+
+
+def _require_form(connection: Connection) -> None:
+    """Raises DatabaseDamaged. A damaged schema can be one that SQLite takes, with other names."""
+    names = set(connection.exec_driver_sql("SELECT name FROM sqlite_master").scalars())
+    for table in metadata.tables.values():
+        columns = {column.name for column in connection.exec_driver_sql(f"PRAGMA table_info({table.name})")}
+        if not (columns >= set(table.columns.keys()) and names >= {index.name for index in table.indexes}):
+            raise DatabaseDamaged(f"the table {table.name} is not as it was made")
 
 
 def _revision(connection: Connection) -> str | None:

@@ -134,14 +134,32 @@ def take_over(connection: Connection, database: Path) -> bool:
         return False
     # Before the others: an active key of the same name may be among those.
     _revoke(connection, kept)
-    rows = [msgspec.structs.asdict(key) for key in kept.keys]
-    num_keys = sum(connection.execute(insert(keys).values(row).on_conflict_do_nothing()).rowcount for row in rows)
+    num_keys = sum(_take(connection, key) for key in kept.keys)
     texts = [{"name": name, "value": value} for name, value in kept.settings.items()]
     num_settings = sum(
         connection.execute(insert(settings).values(text).on_conflict_do_nothing()).rowcount for text in texts
     )
     logger.warning("taken from the copy file=%s keys=%d settings=%d", file, num_keys, num_settings)
     return True
+
+
+def _take(connection: Connection, key: KeptKey) -> int:
+    """How many keys more are good, 1 or 0. A damaged file may have this one's row with another digest: no key has that.
+
+    Two of number, time and name tell that it is the same; another key that has the number keeps it.
+    """
+    row = msgspec.structs.asdict(key)
+    is_known = select(keys.c.id).where(keys.c.sha256 == key.sha256)
+    if connection.execute(is_known).first() is not None:
+        return 0
+    has_number, has_time = keys.c.id == key.id, keys.c.created_at_s == key.created_at_s
+    has_name = (keys.c.name == key.name) & keys.c.revoked_at_s.is_(None)
+    is_same = (has_number & has_time) | (has_number & has_name) | (has_time & has_name)
+    if connection.execute(update(keys).where(is_same).values(sha256=key.sha256)).rowcount:
+        return 1
+    if connection.execute(select(keys.c.id).where(keys.c.id == key.id)).first() is not None:
+        del row["id"]
+    return connection.execute(insert(keys).values(row).on_conflict_do_nothing()).rowcount
 
 
 def _num_lost(former: bytes, kept: Kept) -> int | None:

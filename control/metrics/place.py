@@ -84,7 +84,7 @@ class Place:
         """In a transaction; a second time, in a new file, when the first one finds damage. Raises what `job` raises."""
         try:
             return self._run(job)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, UnicodeDecodeError) as error:
             if not is_damage(error):
                 raise
             self._begin_anew(cause_of(error))
@@ -189,11 +189,15 @@ def _opened_or_begun_anew(path: Path, wall: Callable[[], float]) -> Opened:
     try:
         _require_content(path)
         engine = open_database(path)
-        return Opened(engine, from_copy=_filled_from_copy(engine, path))
-    except DatabaseDamaged as error:
+        try:
+            return Opened(engine, from_copy=_filled_from_copy(engine, path))
+        except BaseException:
+            engine.dispose()
+            raise
+    except (DatabaseDamaged, OSError, SQLAlchemyError) as error:
         reason = cause_of(error)
-    except (OSError, SQLAlchemyError) as error:
-        raise DatabaseUnusable(f"The database {path} cannot be used: {cause_of(error)}.") from error
+        if not is_damage(error):
+            raise DatabaseUnusable(f"The database {path} cannot be used: {reason}.") from error
 
     def from_copy(connection: Connection) -> None:
         keys_copy.take_over(connection, path)
@@ -234,7 +238,7 @@ def _put_in_place_of_damaged(
     def fill(connection: Connection) -> None:
         try:
             kept.update(salvage(path, connection, tables))
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeDecodeError) as error:
             logger.warning("nothing can be read of the damaged database file=%s reason=%s", path, cause_of(error))
         for refill in refills:
             refill(connection)

@@ -88,7 +88,7 @@ class Questions:
         async with asyncio.timeout(QUESTION_TIMEOUT_S):
             try:
                 return await self._asked(question, limit_s)
-            except (SQLAlchemyError, DatabaseDamaged) as error:
+            except (SQLAlchemyError, sqlite3.Error, UnicodeDecodeError, DatabaseDamaged) as error:
                 if self._begin_anew is None or not is_damage(error):
                     raise
                 # Shielded: that this one no longer waits must not leave a damaged file in place.
@@ -108,8 +108,9 @@ class Questions:
             driver.set_progress_handler(lambda: time.monotonic() >= deadline, STEPS_BETWEEN_LOOKS)
             try:
                 return question(connection)
-            except OperationalError as error:
-                if getattr(error.orig, "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
+            except (OperationalError, sqlite3.OperationalError) as error:
+                # The driver's own come from a question that asks the driver.
+                if getattr(getattr(error, "orig", error), "sqlite_errorcode", None) == sqlite3.SQLITE_INTERRUPT:
                     raise QuestionTooLong from error
                 raise
             finally:
@@ -123,7 +124,7 @@ class Questions:
         cursor = connection.connection.cursor()
         try:
             check(cursor, self._file.path.stat().st_size)
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, sqlite3.Error, UnicodeDecodeError) as error:
             if is_damage(error):
                 raise DatabaseDamaged(cause_of(error)) from error
         finally:

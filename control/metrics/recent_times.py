@@ -3,6 +3,7 @@
 It works out no percentile, and is used on the reading thread only.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -32,18 +33,20 @@ class RecentTimes:
     def __init__(self) -> None:
         self._rows: list[TimesOfRow] = []
         self._newest: _Newest | None = None
+        self._since_s = math.inf
 
     def rows(self, connection: Connection, now_s: float) -> list[TimesOfRow]:
         """Of all that began within a day before `now_s` and were not rejected."""
         since_s = now_s - DAY_S
         newest = _newest(connection)
-        if newest is None or not self._goes_on(connection):
+        # A clock that was ahead and is right again looks further back than what was kept.
+        if newest is None or since_s < self._since_s or not self._goes_on(connection):
             self._rows = _read(connection, requests.c.started_at_s >= since_s)
         else:
             assert self._newest is not None, "what goes on has begun"
             added = _read(connection, rowid > self._newest.rowid)
             self._rows = [row for row in (*self._rows, *added) if row[0] >= since_s]
-        self._newest = newest
+        self._newest, self._since_s = newest, since_s
         return self._rows
 
     def _goes_on(self, connection: Connection) -> bool:

@@ -68,7 +68,7 @@ def tokens_per_second(row: RequestRow) -> float | None:
 
 
 def _page(connection: Connection, search: Search, tariff: Tariff) -> RequestPage:
-    found = page(connection, search, _cost(tariff))
+    found = page(connection, search, _cost(tariff, search.kinds.model))
     return RequestPage(
         requests=tuple(listed(row, tariff) for row in found.rows),
         next=found.next.text() if found.next is not None else None,
@@ -77,15 +77,21 @@ def _page(connection: Connection, search: Search, tariff: Tariff) -> RequestPage
     )
 
 
-def _cost(tariff: Tariff) -> Sql:
-    """As `Tariff.cost`, but for the last digit; amounts of two currencies are sorted by their numbers."""
-    models = tariff.prices.models
-    branches = " ".join(f"WHEN ? THEN {_PER_REQUEST}" for _ in models)
-    parameters: list[object] = []
-    for model, price in models.items():
-        parameters += [model, *_per_million(price)]
-    parameters += _per_million(tariff.prices.default)
-    cost = f"CASE model {branches} ELSE {_PER_REQUEST} END" if models else _PER_REQUEST
+def _cost(tariff: Tariff, model: str | None) -> Sql:
+    """As `Tariff.cost`, but for the last digit.
+
+    Amounts of two currencies can't be compared: of `model`, else of the default price, is the one that has values here.
+    """
+    default = tariff.prices.default
+    currency = (default if model is None else tariff.price_of(model)).currency
+    branches, parameters = "", list[object]()
+    for name, price in tariff.prices.models.items():
+        is_compared = price.currency == currency
+        branches += f" WHEN ? THEN {_PER_REQUEST if is_compared else 'NULL'}"
+        parameters += [name, *(_per_million(price) if is_compared else ())]
+    others = _PER_REQUEST if default.currency == currency else "NULL"
+    parameters += _per_million(default) if default.currency == currency else ()
+    cost = f"CASE model{branches} ELSE {others} END" if branches else others
     return Sql(f"CASE WHEN outcome != 'rejected' THEN {cost} END", tuple(parameters))
 
 

@@ -62,9 +62,9 @@ def salvage(
             cells = _cells(source, table)
             if not cells:
                 continue
-            # One that contradicts another (a second key with the same text) is left out.
+            # One that contradicts another (a second key with the same text), or lacks a value, is left out.
             names, marks = ", ".join(cell.name for cell in cells), ", ".join("?" for _ in cells)
-            statement = f"INSERT INTO {table.name} ({names}) VALUES ({marks}) ON CONFLICT DO NOTHING"
+            statement = f"INSERT OR IGNORE INTO {table.name} ({names}) VALUES ({marks})"
             rows = _sound_rows(source, table, cells, sums, lambda: monotonic() >= until)
             while monotonic() < until and (some := list(islice(rows, AT_ONCE))):
                 counts[table.name] += max(connection.exec_driver_sql(statement, some).rowcount, 0)

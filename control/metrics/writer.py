@@ -26,7 +26,7 @@ from sqlalchemy.exc import (
 
 from control.metrics import recording
 from control.metrics.backlog import Backlog
-from control.metrics.database import cause_of
+from control.metrics.database import DatabaseBusy, cause_of
 from control.metrics.opened_file import FileId
 from control.metrics.place import Place, Refill
 from control.metrics.plausible import is_plausible, plausible
@@ -42,6 +42,8 @@ RETRY_EVERY_S: Final = 2.0
 # How soon a file that is gone is noticed while nothing is written; each write looks, too.
 LOOK_EVERY_S: Final = 3.0
 WARN_EVERY_S: Final = 10.0
+# With BUSY_TIMEOUT_S nobody waits more than five seconds for an answer.
+ORDER_BEGINS_WITHIN_S: Final = 3.0
 
 # The entry itself can't be kept, whatever state the database is in.
 ROW_FAULTS: Final = (IntegrityError, DataError, ProgrammingError, InterfaceError)
@@ -112,8 +114,11 @@ class Writer:
             self._warn("Splash ends")
 
     async def write(self, job: Callable[[Connection], _Result]) -> _Result:
-        """Do `job` in a transaction; return when it is on disk. Raises what it raises, and RuntimeError when closed."""
-        return await self._done(lambda: self._place.change(job))
+        """Do `job` in a transaction; return when it is on disk. Raises what it raises, and RuntimeError when closed.
+
+        DatabaseBusy, when it can't be begun in time; then it is never done.
+        """
+        return await self._done(lambda: self._place.change(job), begins_within_s=ORDER_BEGINS_WITHIN_S)
 
     async def begin_anew(self, file: FileId | None, reason: str) -> None:
         """Who reads found damage in `file`: when this returns, another is in its place. Raises DatabaseLost."""
@@ -131,7 +136,7 @@ class Writer:
                 self._orders.put(None)
         self._thread.join()
 
-    async def _done(self, act: Callable[[], _Result]) -> _Result:
+    async def _done(self, act: Callable[[], _Result], *, begins_within_s: float | None = None) -> _Result:
         future: Future[_Result] = Future()
 
         def do() -> None:
@@ -146,7 +151,16 @@ class Writer:
 
         if not self._submit(do):
             raise RuntimeError("The writer is closed.")
-        return await asyncio.wrap_future(future)
+        done = asyncio.wrap_future(future)
+        try:
+            await asyncio.wait((done,), timeout=begins_within_s)
+        except asyncio.CancelledError:
+            done.cancel()
+            raise
+        # What was begun can't be cancelled, and ends by itself.
+        if not done.done() and future.cancel():
+            raise DatabaseBusy(f"the order was not begun within {begins_within_s:g} s")
+        return await done
 
     def _submit(self, order: _Order) -> bool:
         with self._door:

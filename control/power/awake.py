@@ -3,7 +3,6 @@
 1. Requests that run, wait or are held keep it awake, unless the setting is `never`.
 2. When the last one ends it is kept awake a little longer: the next turn of an agent comes within seconds.
 3. `loaded`: as long as an engine lives, too.
-4. What is watched is the engine; control itself while no engine lives and requests are held for the next.
 """
 
 from dataclasses import dataclass
@@ -21,44 +20,29 @@ STEADY_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """`engine_pid` None: no engine lives. `num_requests` run, wait or are held."""
+    """`num_requests` run, wait or are held."""
 
     keep_awake: KeepAwake
-    engine_pid: int | None
+    has_engine: bool
     num_requests: int
-
-
-@dataclass(frozen=True, slots=True)
-class Hold:
-    """Stay awake until the process `pid` ends, at the longest."""
-
-    pid: int
-    reason: AwakeReason
 
 
 class AwakePolicy:
     """Times are monotonic seconds, which stand still in sleep."""
 
-    def __init__(self, *, own_pid: int, linger_s: float = LINGER_S) -> None:
-        self._own_pid = own_pid
+    def __init__(self, *, linger_s: float = LINGER_S) -> None:
         self._linger_s = linger_s
         self._busy_at: float | None = None
 
-    def hold(self, situation: Situation, *, now: float) -> Hold | None:
+    def reason(self, situation: Situation, *, now: float) -> AwakeReason | None:
         """None: it may sleep."""
         if situation.num_requests > 0:
             self._busy_at = now
-        reason = self._reason(situation, now)
-        if reason is None:
-            return None
-        return Hold(self._own_pid if situation.engine_pid is None else situation.engine_pid, reason)
-
-    def _reason(self, situation: Situation, now: float) -> AwakeReason | None:
         if situation.keep_awake == "never":
             return None
         if situation.num_requests > 0:
             return "requests"
-        if situation.engine_pid is None:
+        if not situation.has_engine:
             return None
         if situation.keep_awake == "loaded":
             return "loaded"

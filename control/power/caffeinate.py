@@ -16,8 +16,6 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
-import psutil
-
 from control.power.awake import BackOff
 
 logger = logging.getLogger(__name__)
@@ -41,43 +39,16 @@ def installed_caffeinate(*, platform: str = sys.platform, which: Callable[[str],
     return (path,)
 
 
-def arguments(pid: int) -> Command:
-    return ("-i", "-w", str(pid))
-
-
-def end_left_over(command: Command, pid: int) -> int:
-    """End those that an earlier control left behind, killed before it could end its own; return how many.
-
-    They are known by their whole command line, which names the process `pid` of ours. Blocks: it reads all processes,
-    and waits until those are gone.
-    """
-    expected = [*command, *arguments(pid)]
-    found = [
-        process
-        for process in psutil.process_iter(["cmdline", "ppid"])
-        if process.info["cmdline"] == expected and process.info["ppid"] != os.getpid()
-    ]
-    num_ended = 0
-    for process in found:
-        try:
-            process.terminate()
-        except psutil.Error as error:
-            logger.warning("a caffeinate of an earlier control can't be ended pid=%d reason=%s", process.pid, error)
-        else:
-            logger.info("a caffeinate of an earlier control was ended pid=%d watched=%d", process.pid, pid)
-            num_ended += 1
-    psutil.wait_procs(found, timeout=CLOSE_LIMIT_S)
-    return num_ended
-
-
 class Caffeinate:
-    """Called on the event loop; nothing blocks but `fork`. Without a `command` nothing is ever started."""
+    """Called on the event loop; nothing blocks but `fork`. Without a `command` nothing is ever started.
+
+    It watches control, which starts it: when that is killed, it ends by itself, and the next control starts its own.
+    """
 
     def __init__(self, command: Sequence[str], *, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._command = tuple(command)
         self._now = monotonic
         self._child: subprocess.Popen[bytes] | None = None
-        self._watched: int | None = None
         self._started_at = 0.0
         self._end_by: float | None = None  # when it is killed; None: nobody asked it to end
         self._back_off = BackOff()
@@ -88,13 +59,13 @@ class Caffeinate:
         """Known since the last `follow`: it lives, and nobody told it to end."""
         return self._child is not None and self._end_by is None
 
-    def follow(self, pid: int | None) -> None:
-        """One shall live that watches `pid`; None: none shall. It may take further calls until that is so."""
-        self._reap(pid)
-        if self._child is not None and self._watched != pid:
+    def follow(self, *, is_wanted: bool) -> None:
+        """One shall live, or none. It may take further calls until that is so."""
+        self._reap()
+        if self._child is not None and (not is_wanted or self._end_by is not None):
             self._end()
-        if self._child is None and pid is not None and self._command and self._back_off.is_over(now=self._now()):
-            self._start(pid)
+        if self._child is None and is_wanted and self._command and self._back_off.is_over(now=self._now()):
+            self._start()
 
     async def close(self) -> None:
         """End it and see it end, within two seconds."""
@@ -108,13 +79,13 @@ class Caffeinate:
         if child.poll() is None:
             child.kill()
             await asyncio.to_thread(child.wait)
-        self._reap(None)
+        self._reap()
 
-    def _start(self, pid: int) -> None:
+    def _start(self) -> None:
         try:
             # In control's process group: launchd ends what is left of a job's group when the job was killed.
             self._child = subprocess.Popen(
-                [*self._command, *arguments(pid)],
+                [*self._command, "-i", "-w", str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -123,8 +94,8 @@ class Caffeinate:
             self._back_off.failed(now=self._now())
             self._say("caffeinate can't be started reason=%s", error)
             return
-        self._watched, self._started_at, self._end_by = pid, self._now(), None
-        logger.info("caffeinate started pid=%d watched=%d", self._child.pid, pid)
+        self._started_at, self._end_by = self._now(), None
+        logger.info("caffeinate started pid=%d", self._child.pid)
 
     def _end(self) -> None:
         assert self._child is not None
@@ -134,17 +105,17 @@ class Caffeinate:
         elif self._now() >= self._end_by:
             self._child.kill()
 
-    def _reap(self, wanted: int | None) -> None:
+    def _reap(self) -> None:
         if self._child is None or (code := self._child.poll()) is None:
             return
         lived_s = self._now() - self._started_at
-        if self._end_by is None and self._watched == wanted:
+        if self._end_by is None:
             self._back_off.failed(now=self._now(), lived_s=lived_s)
             self._say("caffeinate ended by itself pid=%d code=%d lived_s=%.0f", self._child.pid, code, lived_s)
         else:
-            logger.info("caffeinate ended pid=%d watched=%d lived_s=%.0f", self._child.pid, self._watched, lived_s)
+            logger.info("caffeinate ended pid=%d lived_s=%.0f", self._child.pid, lived_s)
             self._is_said = False
-        self._child = self._watched = self._end_by = None
+        self._child = self._end_by = None
 
     def _say(self, message: str, *values: object) -> None:
         """A warning the first time, until one has lived as it should."""

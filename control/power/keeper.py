@@ -1,22 +1,20 @@
-"""Keeps the machine awake while it must be: brings the setting, the line, the engine's pid and caffeinate together.
+"""Keeps the machine awake while it must be: brings the setting, the line, the engine and caffeinate together.
 
 Policy is in `control.power.awake`, the process in `control.power.caffeinate`.
 """
 
-import asyncio
 import logging
-import os
 import time
 from collections.abc import Callable
 from typing import Final, get_args
 
 from control.fifo import Line
 from control.metrics.settings import Settings
-from control.power.awake import AwakePolicy, Hold, Situation
-from control.power.caffeinate import Caffeinate, Command, end_left_over
+from control.power.awake import AwakePolicy, Situation
+from control.power.caffeinate import Caffeinate, Command
 from control.power.sleep_watch import SleepWatch
 from control.repeating import repeat
-from control.wire_power import KeepAwake, Power
+from control.wire_power import AwakeReason, KeepAwake, Power
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +25,7 @@ LOOK_EVERY_S: Final = 1.0
 
 
 class AwakeKeeper:
-    """`engine_pid` is that of the engine that lives now, None without one. `run` must run."""
+    """`has_engine`: whether one lives now. `run` must run."""
 
     def __init__(
         self,
@@ -35,28 +33,27 @@ class AwakeKeeper:
         settings: Settings,
         command: Command,
         line: Line,
-        engine_pid: Callable[[], int | None],
+        has_engine: Callable[[], bool],
         sleep_watch: SleepWatch,
-        policy: AwakePolicy | None = None,
+        policy: AwakePolicy,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._settings = settings
-        self._command = command
+        self._can_keep_awake = bool(command)
         self._line = line
-        self._engine_pid = engine_pid
+        self._has_engine = has_engine
         self._sleep_watch = sleep_watch
-        self._policy = policy or AwakePolicy(own_pid=os.getpid())
+        self._policy = policy
         self._now = monotonic
         self._caffeinate = Caffeinate(command, monotonic=monotonic)
         self._keep_awake = stored_keep_awake(settings)
-        self._hold: Hold | None = None
-        self._seen_pid: int | None = None
+        self._reason: AwakeReason | None = None
 
     def view(self) -> Power:
         return Power(
             keep_awake=self._keep_awake,
-            can_keep_awake=bool(self._command),
-            awake_reason=None if self._hold is None else self._hold.reason,
+            can_keep_awake=self._can_keep_awake,
+            awake_reason=self._reason,
             is_kept_awake=self._caffeinate.is_alive,
             sleeps=self._sleep_watch.num_sleeps,
             slept_s=self._sleep_watch.slept_s,
@@ -75,25 +72,17 @@ class AwakeKeeper:
         await self._caffeinate.close()
 
     async def _look(self) -> None:
-        await self._end_left_over()
         self.look()
 
     def look(self) -> None:
         """Make what runs agree with what is so now."""
         situation = Situation(
             keep_awake=self._keep_awake,
-            engine_pid=self._engine_pid(),
+            has_engine=self._has_engine(),
             num_requests=len(self._line.running) + len(self._line.waiting),
         )
-        self._hold = self._policy.hold(situation, now=self._now())
-        self._caffeinate.follow(None if self._hold is None else self._hold.pid)
-
-    async def _end_left_over(self) -> None:
-        """Once for each engine: one that was adopted may still be watched for a control that was killed."""
-        pid = self._engine_pid()
-        if pid is not None and pid != self._seen_pid and self._command:
-            await asyncio.to_thread(end_left_over, self._command, pid)
-            self._seen_pid = pid
+        self._reason = self._policy.reason(situation, now=self._now())
+        self._caffeinate.follow(is_wanted=self._reason is not None)
 
     def _set(self, keep_awake: KeepAwake) -> None:
         self._keep_awake = keep_awake

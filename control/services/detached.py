@@ -68,5 +68,9 @@ class Detached:
             )
             return Child(self.home, name, process, log_from_byte)
 
+    def last_end(self, name: ProcessName) -> Ended | None:
+        """Who started it has not waited for its end."""
+        return None
+
     def remove(self, name: ProcessName) -> None:
         """There is nothing: a detached process is known to its record only."""

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from control.services.protocol import Ended
+
 NO_SUCH_PROCESS: Final = 3
 INPUT_OUTPUT_ERROR: Final = 5
 IN_PROGRESS: Final = 36
@@ -58,6 +60,15 @@ class Job:
     @property
     def has_ended(self) -> bool:
         return self.pid is None and (self.last_exit_code is not None or self.last_signal is not None)
+
+    @property
+    def ended(self) -> Ended | None:
+        """How; None while it runs, or when nobody knows."""
+        if not self.has_ended:
+            return None
+        if self.last_signal is not None:
+            return Ended(None, f"a signal ended it ({self.last_signal})")
+        return Ended(self.last_exit_code, f"it ended with exit code {self.last_exit_code}")
 
 
 def read_job(text: str) -> Job:

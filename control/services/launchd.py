@@ -57,11 +57,7 @@ class LaunchedJob:
         self._look()
         if self._job is None:
             return Ended(None, "launchd does not know it any more")
-        if not self._job.has_ended:
-            return None
-        if self._job.last_signal is not None:
-            return Ended(None, f"a signal ended it ({self._job.last_signal})")
-        return Ended(self._job.last_exit_code, f"it ended with exit code {self._job.last_exit_code}")
+        return self._job.ended
 
     def wrote(self, record: ProcessRecord) -> bool:
         self._look()
@@ -123,6 +119,11 @@ class Launchd:
         # The folder of a Splash that does not run is gone, too.
         with suppress(OSError):
             self.home.launchd_folder.rmdir()
+
+    def last_end(self, name: ProcessName) -> Ended | None:
+        """How a job ended that is still known; None while it runs, and where launchd does not say."""
+        job = self.launchctl.find(self.label(name))
+        return None if job is None else job.ended
 
     def _property_list(self, name: ProcessName, command: Sequence[str], environment: Mapping[str, str]) -> bytes:
         assert name != "engine", "control starts the engine"

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
+from xml.parsers.expat import ExpatError
 
 from control.command_errors import ServiceStays, UsageWrong
 from control.config import default_home
@@ -20,8 +21,8 @@ from control.services.launchd import BOOTOUT_SLACK_S, RETRY_EVERY_S, delete_prop
 
 # launchd reads this folder at each login.
 LOGIN_FOLDER: Final = Path("Library") / "LaunchAgents"
-# stale: it starts a Splash that is not there any more, or with other settings.
-LoginState = Literal["on", "off", "stale"]
+# stale: it starts a Splash that is not there any more, or with other settings. broken: launchd can't read it, either.
+LoginState = Literal["on", "off", "stale", "broken"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +45,8 @@ class LoginAgent:
             found = plistlib.loads(self.file.read_bytes())
         except FileNotFoundError:
             return "off"
-        except (OSError, plistlib.InvalidFileException, ValueError):
-            return "stale"
+        except (OSError, plistlib.InvalidFileException, ValueError, ExpatError):
+            return "broken"
         return "on" if found == plistlib.loads(self._content(environment)) else "stale"
 
     def turn_on(self, environment: Mapping[str, str]) -> None:

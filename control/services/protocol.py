@@ -48,6 +48,9 @@ class ServiceManager(Protocol):
         `command` begins with an absolute path. `environment` is the whole one of the caller.
         """
 
+    def last_end(self, name: ProcessName) -> Ended | None:
+        """How a process ended that nobody told to; None where that is not known."""
+
     def remove(self, name: ProcessName) -> None:
         """Leave nothing of a process that has ended; one that has not is ended. Harmless when nothing is left.
 

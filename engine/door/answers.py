@@ -30,4 +30,7 @@ def error_response(error: EngineError) -> Response:
         prompt_tokens=too_long.prompt_tokens if too_long else None,
         maximum_context_tokens=too_long.maximum_context_tokens if too_long else None,
     )
-    return json_response(answer, status=error.status)
+    response = json_response(answer, status=error.status)
+    if error.status == 401:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return response

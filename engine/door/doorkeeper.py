@@ -35,14 +35,19 @@ class Doorkeeper:
             await response(scope, receive, send)
 
     def _refusal(self, scope: Scope) -> EngineError | None:
-        headers: dict[bytes, bytes] = dict(scope["headers"])
-        if headers.get(b"host", b"").lower() not in self._hosts:
+        if _only(scope, b"host").lower() not in self._hosts:
             return InvalidRequest("this door answers to its own loopback address only", param="Host")
         if scope["path"] == HEALTHZ:
             return None
-        if not hmac.compare_digest(headers.get(b"authorization", b""), self._expected):
+        if not hmac.compare_digest(_only(scope, b"authorization"), self._expected):
             return Unauthorized("the secret of this launch is missing or wrong")
         return None
+
+
+def _only(scope: Scope, name: bytes) -> bytes:
+    """Empty when the header is missing, and when it is there twice: then it is not clear which one counts."""
+    values: list[bytes] = [value for header, value in scope["headers"] if header == name]
+    return values[0] if len(values) == 1 else b""
 
 
 async def read_body(request: Request, *, limit_bytes: int = LARGEST_BODY_BYTES) -> bytes:

@@ -10,6 +10,8 @@ from typing import Final
 import uvicorn
 from starlette.types import ASGIApp
 
+from engine.door.http_protocol import HttpProtocol
+
 CONNECTIONS_END_TIMEOUT_S: Final = 2
 
 
@@ -18,12 +20,13 @@ def make_http_server(app: ASGIApp) -> uvicorn.Server:
     return _Server(
         uvicorn.Config(
             app,
-            http="httptools",
+            http=HttpProtocol,
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             timeout_graceful_shutdown=CONNECTIONS_END_TIMEOUT_S,
         )
     )

@@ -251,10 +251,10 @@ async def _answer_http_error(http: HttpRequest, error: Exception) -> Response:
 
 async def _answer_nobody(http: HttpRequest, _: Exception) -> Response:
     """The client left while it sent its body."""
-    logger.debug("client left path=%s", http.url.path)
+    logger.debug("client left path=%r", http.url.path)
     return Response(status_code=400)
 
 
 async def _answer_failure(http: HttpRequest, error: Exception) -> Response:
-    logger.error("request failed path=%s error=%s", http.url.path, type(error).__name__)
+    logger.error("request failed path=%r error=%s", http.url.path, type(error).__name__)
     return error_response(EngineError("the engine failed on this request; its log says why"))

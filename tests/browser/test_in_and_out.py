@@ -3,6 +3,8 @@ import threading
 
 import pytest
 
+from tests.browser.test_accessibility import AXE, RULES, VIOLATIONS
+
 
 @pytest.fixture
 def other_site():
@@ -82,6 +84,46 @@ def test_a_used_link_is_refused(console, pages):
 
     assert "This link does not work any more" in second.inner_text("main")
     assert [cookie for cookie in second.context.cookies() if "session" in cookie["name"]] == []
+
+
+@pytest.mark.parametrize("with_javascript", [True, False], ids=["javascript", "no-javascript"])
+def test_the_password_opens_the_page_that_was_asked_for(own_console, control, pages, with_javascript):
+    pages.forgives = lambda complaint: "401" in complaint or "403" in complaint
+    (own_console.home / "secrets" / "console-password").write_text("{}")
+    control.password = "correct horse battery"
+    page = pages.open(f"{own_console.address}/clients", java_script_enabled=with_javascript)
+    field, button = page.get_by_label("Password of this console"), page.get_by_role("button", name="Log in")
+
+    field.fill("something else")
+    button.click()
+    page.get_by_role("alert").filter(has_text="This is not the password.").wait_for()
+    field.fill(control.password)
+    field.press("Enter")
+    page.wait_for_selector("h1 >> text=Keys")
+
+    assert page.url == f"{own_console.address}/clients"
+    assert control.tries == [("something else", "127.0.0.1"), (control.password, "127.0.0.1")]
+
+
+@pytest.mark.parametrize(("locale", "scheme"), [("en-US", "light"), ("zh-CN", "dark")])
+def test_axe_finds_nothing_on_the_page_that_asks_for_the_password(own_console, control, pages, locale, scheme):
+    pages.forgives = lambda complaint: "401" in complaint or "403" in complaint
+    (own_console.home / "secrets" / "console-password").write_text("{}")
+    control.password = "correct horse battery"
+    phone = {"width": 390, "height": 844}
+    page = pages.open(own_console.address, viewport=phone, locale=locale, color_scheme=scheme)
+    page.evaluate(AXE.read_text())
+    asked = page.evaluate(VIOLATIONS, RULES)
+
+    page.locator("#password").fill("something else")
+    page.locator("main button").click()
+    page.wait_for_selector("#login-problem")
+    page.evaluate(AXE.read_text())
+    refused = page.evaluate(VIOLATIONS, RULES)
+
+    assert (asked, refused) == ([], [])
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+    assert page.evaluate("document.activeElement.id") == "password"
 
 
 def test_logging_out_closes_the_page(console, pages):

@@ -135,3 +135,48 @@ def test_the_numbers_of_a_process_stand_on_one_line_whether_its_disk_is_busy_or_
 
     assert len(tops) == 3
     assert all(max(row) - min(row) <= 1 for row in tops), tops
+
+
+CELLS = """() => [...document.querySelectorAll("#machine :is(th, td, dt, dd, h3, .bar)")].map((each) => {
+    const { left, right, top, bottom } = each.getBoundingClientRect();
+    return [left, right, top + scrollY, bottom + scrollY].map(Math.round);
+})"""
+
+
+def of_size(times: float) -> wire.Machine:
+    """The same machine with other figures: few digits, or as many as there can be."""
+    memory = MACHINE.memory
+    grown = {name: int(getattr(memory, name) * times) for name in ("used_bytes", "swap_used_bytes", "available_bytes")}
+    rates = {"swap_in_bytes_per_second": 700.0 * times * 2**20, "swap_out_bytes_per_second": 90.0 * times * 2**20}
+    own = tuple(
+        msgspec.structs.replace(
+            each,
+            resident_bytes=int(190 * fake.GIB * times),
+            disk_read_bytes=int(1_001 * fake.GIB * times),
+            disk_written_bytes=int(333 * fake.GIB * times),
+            disk_read_bytes_per_second=900.0 * 2**20 * times,
+            disk_written_bytes_per_second=900.0 * 2**20 * times,
+        )
+        for each in MACHINE.processes
+    )
+    users = tuple(
+        msgspec.structs.replace(each, num_processes=int(9_999 * times) + 1, resident_bytes=int(200 * fake.GIB * times))
+        for each in MACHINE.users
+    )
+    return msgspec.structs.replace(
+        MACHINE, memory=msgspec.structs.replace(memory, **grown, **rates), processes=own, users=users
+    )
+
+
+@pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
+@pytest.mark.parametrize("width", [1280, 1030, 390])
+def test_nothing_of_the_machine_moves_when_its_numbers_grow(console, machine, pages, width, locale):
+    machine.answers[wire.MACHINE] = of_size(0.004)
+    page = open_page(pages, console, viewport={"width": width, "height": 900}, locale=locale)
+    page.wait_for_selector("#machine td >> text=/^40$/")
+    small = page.evaluate(CELLS)
+    machine.answers[wire.MACHINE] = of_size(0.9)
+
+    page.wait_for_selector("#machine td >> text=/^9,000$/", timeout=12_000)
+
+    assert page.evaluate(CELLS) == small

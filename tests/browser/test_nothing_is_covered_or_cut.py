@@ -7,18 +7,21 @@ from control import wire
 from tests.browser.furnished import furnish
 from tests.fakes import control as fake
 
-WIDE, EDGE = {"width": 1280, "height": 900}, {"width": 1030, "height": 900}
+WIDE, CLOSE, EDGE = ({"width": width, "height": 900} for width in (1280, 1160, 1030))
 MIDDLE, NARROW = {"width": 800, "height": 900}, {"width": 390, "height": 844}
 EVERY_WIDTH = pytest.mark.parametrize(
-    "viewport", [WIDE, EDGE, MIDDLE, NARROW], ids=["wide", "edge", "middle", "narrow"]
+    "viewport", [WIDE, CLOSE, EDGE, MIDDLE, NARROW], ids=["wide", "close", "edge", "middle", "narrow"]
 )
 BOTH_LANGUAGES = pytest.mark.parametrize("locale", ["en-US", "zh-CN"])
-# What stands in an element, or leaves it: text that is wider or higher than the box that shows it.
+# What leaves an element: text that is wider or higher than the room of the box that shows it, or than its panel.
 CUT = """(selector) => [...document.querySelectorAll(selector)].filter((each) => {
     const range = document.createRange();
     range.selectNodeContents(each);
-    const [text, box] = [range.getBoundingClientRect(), each.closest(".figure, td, li, dd").getBoundingClientRect()];
-    return text.width > 0 && (text.right > box.right + 1 || text.left < box.left - 1 || text.bottom > box.bottom + 1
+    const around = each.closest(".figure, td, li, dd");
+    const [text, box] = [range.getBoundingClientRect(), around.getBoundingClientRect()];
+    const right = Math.min(box.right - parseFloat(getComputedStyle(around).paddingRight),
+        each.closest("section").getBoundingClientRect().right);
+    return text.width > 0 && (text.right > right + 1 || text.left < box.left - 1 || text.bottom > box.bottom + 1
         || each.scrollWidth > each.clientWidth + 1 && getComputedStyle(each).display !== "inline");
 }).map((each) => each.innerText)"""
 # The elements of `selector` that something else lies over, where the page can be scrolled to show them.
@@ -69,6 +72,7 @@ def test_no_number_of_now_is_cut_however_large_it_is(console, control, pages, vi
     assert page.evaluate(CUT, ".figure .value, .figure .note") == []
     assert page.evaluate(CUT, ".slots td.num:not(.c-slot), .slots .percent, .slots .eta") == []
     assert page.evaluate(CUT, ".line td.num, .legend li, .engine dd") == []
+    assert page.evaluate(CUT, ".slots .name, .line .name, .line .badge") == []
     assert page.evaluate(CUT, ".recent td.num, .recent .name") == []
 
 
@@ -94,6 +98,28 @@ def test_a_silent_gateway_covers_no_button_of_the_model_on_a_wide_screen(console
     page.wait_for_selector("#stale:visible")
 
     assert page.evaluate(COVERED, "#engine :is(button, .button)") == []
+
+
+@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_what_is_reached_by_keyboard_while_the_gateway_is_silent_is_not_below_the_banner(
+    console, control, pages, viewport
+):
+    control.overview = fake.overview(line=tuple(fake.waiting(5000 + n, n) for n in range(1, 9)))
+    page = pages.open(console.link(), viewport=viewport)
+    control.is_silent = True
+    page.wait_for_selector("#stale:visible")
+    page.focus(".masthead nav a:last-child")
+
+    covered, seen = [], set()
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        seen.add(page.evaluate("document.activeElement.innerText"))
+        page.evaluate("document.querySelectorAll('[data-here]').forEach((each) => each.removeAttribute('data-here'))")
+        page.evaluate("document.activeElement.setAttribute('data-here', '')")
+        covered += page.evaluate(COVERED, "main [data-here]:is(a, button)")
+
+    assert "Load…" in seen
+    assert covered == []
 
 
 @EVERY_WIDTH

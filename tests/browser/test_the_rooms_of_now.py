@@ -81,6 +81,19 @@ def test_the_card_of_the_model_needs_no_scrolling_and_cuts_nothing(console, cont
     assert page.evaluate(CUT, "#engine dd, #memory .legend li") == []
 
 
+@pytest.mark.parametrize("viewport", [WIDE, {"width": 1030, "height": 900}, NARROW], ids=["wide", "edge", "narrow"])
+def test_why_a_model_failed_is_read_whole_in_its_card_and_behind_the_state(console, control, pages, viewport):
+    reason = f"The model does not fit: it needs {'a lot of memory and ' * 14}then some."
+    control.overview = fake.overview(view=fake.engine("failed", error=reason))
+
+    page = pages.open(console.link(), viewport=viewport)
+    page.hover(".state .mark")
+
+    assert reason in page.inner_text("#engine .problem")
+    assert page.evaluate(HIDDEN_HEIGHT, ".engine-body, #engine .problem") == [0, 0]
+    assert page.inner_text("#hint:popover-open") == reason
+
+
 def test_a_unit_stands_beside_its_number(console, control, pages):
     gap = """() => {
         const [number, unit] = ["num", "unit"].map((name) => document.querySelector(`#figure-speed .${name}`));

@@ -242,7 +242,7 @@ class FakeControl:
 
     `answers_after_s`: an order is followed at once and confirmed that much later. `answers`: what any other question
     gets, by its path without the query; bytes as they are, an AdminError as a 400; `order_answers` the same for orders.
-    `questions` are (path, query) of those.
+    `questions` are (path, query) of those. `tries` are (password, address); `too_many_s`: none is taken for so long.
     """
 
     overview: wire.Overview = field(default_factory=overview)
@@ -259,6 +259,9 @@ class FakeControl:
     answers: dict[str, msgspec.Struct | bytes] = field(default_factory=dict)
     order_answers: dict[str, msgspec.Struct | bytes] = field(default_factory=dict)
     questions: list[tuple[str, str]] = field(default_factory=list)
+    password: str | None = None
+    tries: list[tuple[str, str]] = field(default_factory=list)
+    too_many_s: int | None = None
     port: int = 0
     _server: uvicorn.Server | None = None
     _thread: threading.Thread | None = None
@@ -270,6 +273,7 @@ class FakeControl:
         self.refusal, self.is_silent, self.answers_after_s = None, False, 0.0
         self.cleared = CLEARED
         self.answers, self.order_answers, self.questions = {}, {}, []
+        self.password, self.tries, self.too_many_s = None, [], None
 
     def start(self, port: int = 0) -> None:
         """Serve from a thread of its own; 0 takes a free port."""
@@ -295,6 +299,7 @@ class FakeControl:
             Route(wire.MODELS, self._question(lambda: wire.ModelList(models=self.models, refused=self.unusable))),
             Route(wire.KEYS, self._question(lambda: wire.KeyList(keys=tuple(self.keys)))),
             Route(wire.REDEEM, self._redeem, methods=["POST"]),
+            Route(wire.PASSWORD_LOGIN, self._check_password, methods=["POST"]),
             Route(wire.KEYS, self._create_key, methods=["POST"]),
             Route(wire.CACHE_CLEAR, self._clear_cache, methods=["POST"]),
         ]
@@ -343,6 +348,20 @@ class FakeControl:
             return _json(wire.AdminError(code="not_found", message="unknown, used or expired"), 404)
         self.links.remove(token)
         return Response(status_code=200)
+
+    async def _check_password(self, request: Request) -> Response:
+        if (refused := self._refused(request)) is not None:
+            return refused
+        order = msgspec.json.decode(await request.body(), type=wire.PasswordLogin)
+        self.tries.append((order.password, order.address))
+        code, status = ("no_password", 404) if self.password is None else ("wrong_password", 403)
+        if self.too_many_s is not None:
+            code, status = "too_many_attempts", 429
+        elif order.password == self.password:
+            return Response(status_code=204)
+        answer = _json(wire.AdminError(code=code, message="no"), status)
+        answer.headers["Retry-After"] = str(self.too_many_s or 0)
+        return answer
 
     async def _clear_cache(self, request: Request) -> Response:
         answer = await self._order(request)

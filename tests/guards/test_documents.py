@@ -1,12 +1,15 @@
 """Guards: what the documents must name. They check that it is named, not that the sentence about it is true."""
 
+import re
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 
 from control import errors as control_errors
 from control import wire as control_wire
 from control.admin import errors as admin_errors
+from control.cli.app import app
 from control.config import KNOWN_KEYS
 from control.public_api import public_api
 from engine import wire as engine_wire
@@ -22,6 +25,13 @@ def paths_of(wire) -> list[str]:
 
 def error_classes(base: type) -> list[type]:
     return [base, *(each for child in base.__subclasses__() for each in error_classes(child))]
+
+
+def commands_of(group, *path) -> list[str]:
+    """Every command that can be given: `keys new`, and `keys` where the group alone does something."""
+    subcommands = getattr(group, "commands", {})
+    own = [] if not path or (subcommands and not group.invoke_without_command) else [" ".join(path)]
+    return own + [each for name, command in subcommands.items() for each in commands_of(command, *path, name)]
 
 
 @pytest.mark.parametrize("wire", [control_wire, engine_wire], ids=["control", "engine"])
@@ -46,6 +56,20 @@ def test_every_error_code_that_a_client_can_get_is_in_the_api_document():
 
 def test_every_setting_is_in_the_operations_document():
     assert [key for key in KNOWN_KEYS if f"`{key}`" not in OPERATIONS] == []
+
+
+def test_every_command_of_splash_is_in_the_table_of_commands():
+    table = OPERATIONS.split("| command |", 1)[1].split("\n\n", 1)[0]
+    named = [words.removeprefix("splash ") for row in table.splitlines() for words in re.findall("`([^`]+)`", row)]
+
+    missing = [
+        command
+        for command in commands_of(get_command(app))
+        if not any(words == command or words.startswith(f"{command} ") for words in named)
+    ]
+
+    assert "keys new" in commands_of(get_command(app))
+    assert missing == []
 
 
 def test_the_readme_names_the_two_commands_and_says_what_the_demo_is():

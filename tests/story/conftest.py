@@ -13,11 +13,17 @@ SLOWLY = {
 
 
 @pytest.fixture
-def stack(tmp_path):
-    """With the scripted engine: quick to start; it echoes, and answers "slowly" with 50 words a second, for minutes."""
+def slow_script(tmp_path):
+    """Of the scripted engine: it echoes, and answers "slowly" with 50 words a second, for minutes."""
     script = tmp_path / "script.json"
     script.write_text(json.dumps([SLOWLY]))
-    stack = Stack(tmp_path / "home", engine_command=fake_engine(script))
+    return script
+
+
+@pytest.fixture
+def stack(tmp_path, slow_script):
+    """With the scripted engine, which is quick to start."""
+    stack = Stack(tmp_path / "home", engine_command=fake_engine(slow_script))
     yield stack
     stack.clean_up()
 

@@ -115,7 +115,9 @@ def test_a_job_that_dies_by_itself_stays_down_is_shown_and_comes_back_with_up(st
     stack.up()
 
     assert status.returncode == 3
-    assert f"pid {control.pid} has ended" in status.stdout
+    assert f"pid {control.pid} has ended: a signal ended it (Killed: 9), as launchd says" in " ".join(
+        status.stdout.split()
+    )
     assert stack.record("control").pid != control.pid
     assert (stack.record("engine"), stack.record("webui")) == (engine, console)
 

@@ -58,6 +58,7 @@ class Console:
     farewell: Farewell
     renderer: Renderer
     texts: Mapping[Language, Text]
+    has_password: Callable[[], bool]
 
     def text_for(self, request: Request) -> Text:
         """In the language and the time zone of who asks."""
@@ -218,16 +219,21 @@ def whole_number(form: Form, field: str) -> int | None:
     return int(value)
 
 
-async def _read_form(request: Request) -> Form:
+async def read_form(request: Request) -> Form:
+    """Whoever has sent it. Raises NotAllowed when it is too long, or no text."""
     body = bytearray()
     async for chunk in request.stream():
         body += chunk
         if len(body) > FORM_LIMIT_BYTES:
             raise NotAllowed("the form is too long")
     try:
-        form = dict(parse_qsl(body.decode(), keep_blank_values=True))
+        return dict(parse_qsl(body.decode(), keep_blank_values=True))
     except UnicodeDecodeError as error:
         raise NotAllowed("the form is not text") from error
+
+
+async def _read_form(request: Request) -> Form:
+    form = await read_form(request)
     session = session_of(request)
     if session is None or not console_of(request).sessions.is_form_of(session, form.get("form_token", "")):
         raise NotAllowed("the form is not from this session")

@@ -135,6 +135,7 @@ def orders(seen: Seen, text: Text) -> Orders:
     wait_on = text.count("effect.wait_on", waiting) if waiting else ""
     wait_load = text.count("effect.wait_load", waiting) if waiting else ""
     told = text.count("effect.told", waiting) if waiting else ""
+    drain_or_cut = text.count("quit.ask", running) if running else text("effect.none_running")
     return Orders(
         can_load=can_order,
         can_unload=can_order and engine is not None and engine.state not in _NOTHING_TO_UNLOAD,
@@ -150,7 +151,7 @@ def orders(seen: Seen, text: Text) -> Orders:
         force_effect=text.join(cut, wait_load, text("effect.then_force")),
         clear_effect=_clear_effect(engine, text),
         restart_effect=text.join(finish, wait_on, text("effect.then_restart")),
-        quit_effect=text.join(finish, told, text("effect.then_quit")),
+        quit_effect=text.join(drain_or_cut, told, text("effect.then_quit")),
         concurrency=overview.concurrency if overview is not None else None,
     )
 

@@ -46,7 +46,7 @@ class StepRow:
 class QuitPage:
     """`has_begun` False: the page asks first. `is_over`: nothing polls any more, and the console ends.
 
-    `force_effect` is empty where no force is offered.
+    `force_effect` is empty where no force is offered; before the order it is offered when requests run.
     """
 
     shell: Shell
@@ -67,13 +67,14 @@ class _Question:
     lead: str
     command: str | None = None
     can_quit: bool = True
+    cut_effect: str = ""
 
 
 def quit_page(shell: Shell, progress: Progress, seen: Seen, *, has_begun: bool) -> QuitPage:
     text = shell.text
     running = num_running(seen.overview) if seen.is_current and seen.overview is not None else 0
     is_stuck = has_begun and "stuck" in (progress.engine, progress.gateway)
-    question = _question(progress, seen, text)
+    question = _question(progress, seen, text, running=running)
     command = _FORCE_COMMAND if is_stuck and progress.is_alone else None
     # Requests that run are waited for, however long: whoever doesn't want to is told what force does.
     is_forceable = has_begun and command is None and (is_stuck or (progress.engine == "going" and running > 0))
@@ -93,13 +94,18 @@ def quit_page(shell: Shell, progress: Progress, seen: Seen, *, has_begun: bool) 
         lead=_lead(progress, text, running=running) if has_begun else question.lead,
         command=command if has_begun else question.command,
         can_quit=question.can_quit,
-        force_effect=_force_effect(text, running=running) if is_forceable else "",
+        force_effect=question.cut_effect
+        if not has_begun
+        else _force_effect(text, running=running)
+        if is_forceable
+        else "",
     )
 
 
-def _question(progress: Progress, seen: Seen, text: Text) -> _Question:
+def _question(progress: Progress, seen: Seen, text: Text, *, running: int) -> _Question:
     if seen.is_current:
-        return _Question(orders(seen, text).quit_effect)
+        cut_effect = text.count("quit.cut_effect", running) if running else ""
+        return _Question(orders(seen, text).quit_effect, cut_effect=cut_effect)
     if progress.is_alone:
         return _Question(text("quit.alone", pid=progress.engine_pid), _FORCE_COMMAND, can_quit=False)
     if progress.is_over:

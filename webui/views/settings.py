@@ -259,7 +259,17 @@ def _ports(installation: Installation | None, text: Text) -> tuple[Fact, ...]:
     return (
         Fact(text("settings.host"), installation.host, text("settings.host_hint"), "SPLASH_HOST"),
         *(Fact(text(label), str(ports[name]), hint, name) for name, label in _PORT_TEXT.items() if name in ports),
+        Fact(text("settings.lan"), _addresses(installation.lan_api, text), text("settings.lan_hint"), "SPLASH_LAN"),
+        Fact(
+            text("settings.lan_console"),
+            _addresses(installation.lan_console, text),
+            text("settings.lan_console_hint"),
+        ),
     )
+
+
+def _addresses(addresses: tuple[str, ...], text: Text) -> str:
+    return " · ".join(addresses) or text("settings.lan_off")
 
 
 def _versions(installation: Installation | None, text: Text) -> tuple[Fact, ...]:

@@ -9,6 +9,7 @@ from typing import Final, Literal
 
 from control.wire import DatabaseHealth, EngineState, EngineView, Overview
 from webui import numbers
+from webui.home import Fate
 from webui.text import Language, Text
 from webui.watch import Seen
 
@@ -60,6 +61,13 @@ STATE_TEXT: Final[dict[EngineState, str]] = {
     "stopping": "state.stopping",
     "crashed": "state.crashed",
     "failed": "state.failed",
+}
+# What became of a gateway that does not answer.
+_GONE_TEXT: Final[dict[Fate, str]] = {"lives": "state.gone", "died": "state.died", "unrecorded": "state.gone"}
+_GONE_HINT: Final[dict[Fate, str]] = {
+    "lives": "state.gone_hint",
+    "died": "state.died_hint",
+    "unrecorded": "state.left_hint",
 }
 _STATE_TONE: Final[dict[EngineState, Tone]] = {
     "unloaded": "idle",
@@ -167,7 +175,7 @@ def masthead(seen: Seen, text: Text) -> Masthead:
     overview = seen.overview
     if not seen.is_current:
         detail = text("state.gone_age", age=numbers.span(text, seen.age_s)) if overview is not None else ""
-        return _masthead("bad", text("state.gone"), detail, overview, text("state.gone_hint"))
+        return _masthead("bad", text(_GONE_TEXT[seen.fate]), detail, overview, text(_GONE_HINT[seen.fate]))
     assert overview is not None, "a current answer has an overview"
     engine = overview.engine
     if overview.quitting:
@@ -207,7 +215,7 @@ def load_left_s(engine: EngineView) -> float | None:
 def is_in_trouble(database: DatabaseHealth) -> bool:
     """Rows wait or are lost, or a file was damaged: the numbers are not all there."""
     is_missing_rows = bool(database.waiting_rows or database.lost_rows)
-    return is_missing_rows or database.problem is not None or database.set_aside is not None
+    return is_missing_rows or database.problem is not None or database.set_aside is not None or database.from_copy
 
 
 def _detail(overview: Overview, text: Text) -> str:

@@ -65,7 +65,11 @@ def splash(tmp_path):
         costs=costs,
         prices=prices,
         settings=settings,
-        client=httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://splash"),
+        client=httpx.AsyncClient(
+            transport=httpx.ASGITransport(app),
+            base_url="http://splash",
+            headers={"content-type": "application/json"},
+        ),
     )
     writer.close()
     questions.close()

@@ -1,18 +1,23 @@
 """splash.db locked, refusing, renamed or deleted while Splash serves: rows, keys and settings survive."""
 
 import asyncio
+import json
 import logging
 import sqlite3
+import threading
 import time
 from types import SimpleNamespace
 
 import msgspec
 import pytest
+from sqlalchemy.exc import SQLAlchemyError
+from starlette.requests import Request
 
+from control.admin.edge import HANDLERS
 from control.keys import load_keys
 from control.metrics import database
 from control.metrics import writer as writer_module
-from control.metrics.database import open_database, open_for_reading
+from control.metrics.database import BUSY_TIMEOUT_S, open_database, open_for_reading
 from control.metrics.questions import Questions
 from control.metrics.settings import load_settings
 from control.metrics.writer import Writer
@@ -226,6 +231,54 @@ def lose(path, how: str) -> None:
     if how == "deleted with its companions":
         for suffix in ("-wal", "-shm"):
             path.with_name(path.name + suffix).unlink()
+
+
+async def test_an_order_that_can_not_be_begun_in_time_is_refused_and_never_done(splash, monkeypatch):
+    monkeypatch.setattr(writer_module, "ORDER_BEGINS_WITHIN_S", 0.02)
+    held, began = threading.Event(), threading.Event()
+
+    def hold(connection) -> None:
+        began.set()
+        held.wait(PATIENCE_S)
+
+    first = asyncio.create_task(splash.writer.write(hold))
+    await asyncio.to_thread(began.wait, PATIENCE_S)
+
+    with pytest.raises(database.DatabaseBusy) as caught:
+        await splash.keys.create("laptop")
+    held.set()
+    await first
+    await splash.writer.write(lambda connection: None)
+
+    assert database.is_busy(caught.value)
+    assert splash.keys.list() == ()
+    found = await splash.writer.write(lambda c: c.exec_driver_sql("SELECT count(*) FROM keys").scalar_one())
+    assert found == 0
+
+
+async def test_an_order_that_meets_a_locked_database_is_told_so(splash):
+    with Locked(splash.path), pytest.raises(SQLAlchemyError) as caught:
+        await splash.keys.create("laptop")
+
+    assert database.is_busy(caught.value)
+    assert not database.is_busy(database.DatabaseLost("the file is gone"))
+
+
+async def test_the_admin_api_says_of_a_locked_database_that_the_order_may_come_again(splash):
+    with Locked(splash.path), pytest.raises(SQLAlchemyError) as caught:
+        await splash.settings.put("concurrency", 3)
+    request = Request({"type": "http", "path": "/settings"})
+
+    held = await HANDLERS[SQLAlchemyError](request, caught.value)
+    gone = await HANDLERS[SQLAlchemyError](request, database.DatabaseLost("the file is gone"))
+
+    assert (held.status_code, json.loads(held.body)["code"]) == (503, "database_busy")
+    assert held.headers["retry-after"] == "2"
+    assert (gone.status_code, json.loads(gone.body)["code"]) == (503, "database_unusable")
+
+
+def test_nobody_waits_more_than_five_seconds_for_an_order():
+    assert writer_module.ORDER_BEGINS_WITHIN_S + BUSY_TIMEOUT_S <= 5.0
 
 
 async def test_while_a_database_is_locked_its_health_says_what_waits_and_why(splash):

@@ -16,6 +16,7 @@ from engine.wire import ReasoningDelta, TextDelta
 from tests.fakes.newest_rows import newest_rows
 from tests.unit.control_gateway.gateway_stage import accepted, chunks, eventually, says, serving, staged
 
+JSON = {"content-type": "application/json"}
 HELLO = PlaygroundRequest(messages=(PlaygroundMessage(role="user", content="hello"),))
 
 
@@ -32,7 +33,7 @@ async def playground(stage):
 
 
 async def asked(client, order=HELLO):
-    return await client.post(PLAYGROUND, content=msgspec.json.encode(order))
+    return await client.post(PLAYGROUND, headers=JSON, content=msgspec.json.encode(order))
 
 
 async def test_a_question_is_answered_as_a_chat_with_usage_and_recorded_under_the_key_console(tmp_path):
@@ -89,7 +90,7 @@ async def test_without_a_model_the_refusal_has_the_shape_of_the_admin_api(tmp_pa
 )
 async def test_a_body_that_cannot_be_asked_is_refused_with_a_code(tmp_path, body, status, code):
     async with staged(tmp_path) as stage, playground(stage) as client:
-        answer = await client.post(PLAYGROUND, content=body)
+        answer = await client.post(PLAYGROUND, headers=JSON, content=body)
 
     assert (answer.status_code, msgspec.json.decode(answer.content, type=AdminError).code) == (status, code)
     assert stage.engine.received == []
@@ -104,7 +105,7 @@ async def test_who_hangs_up_cancels_the_request(tmp_path):
 
     async with staged(tmp_path) as stage, playground(stage) as client:
         stage.engine.scripts = [endless]
-        async with client.stream("POST", PLAYGROUND, content=msgspec.json.encode(HELLO)) as answer:
+        async with client.stream("POST", PLAYGROUND, headers=JSON, content=msgspec.json.encode(HELLO)) as answer:
             await anext(answer.aiter_lines())
             request_id = answer.headers["x-request-id"]
 

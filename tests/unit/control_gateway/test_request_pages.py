@@ -178,10 +178,31 @@ async def test_cost_is_of_the_prices_in_force_and_each_model_has_its_own(fill, a
     page = await asked.page(Search(sort="cost"))
 
     assert [(each.row.number, each.cost, each.currency) for each in page.requests] == [
-        (2, (100 * 10 + 900 * 5 + 101 * 20) / 1e6, "USD"),
         (1, (100 * 1 + 900 * 0.1 + 101 * 3) / 1e6, "CNY"),
         (3, 0.0, "CNY"),
+        (2, (100 * 10 + 900 * 5 + 101 * 20) / 1e6, "USD"),
     ]
+
+
+@pytest.mark.parametrize("direction", ["asc", "desc"])
+async def test_amounts_of_two_currencies_are_never_sorted_as_if_they_were_of_one(fill, asked, direction):
+    fill([row(n, model=("yuan", "dollars", "more yuan")[n % 3], prompt_tokens=1000 * (n * 7 % 11)) for n in range(24)])
+    models = {
+        "dollars": Price(currency="USD", miss=10.0, hit=5.0, output=20.0),
+        "more yuan": Price(currency="CNY", miss=9.0, hit=5.0, output=20.0),
+    }
+    asked.prices.replace(PriceList(models=models))
+    search = Search(sort="cost", direction=direction, limit=5)
+
+    pages = await all_pages(asked, search)
+    dollars = await all_pages(asked, replace(search, kinds=KindFilter(model="dollars")))
+
+    listed = [each for page in pages for each in page.requests]
+    yuan = [each.cost for each in listed if each.currency == "CNY"]
+    assert [each.currency for each in listed] == ["CNY"] * 16 + ["USD"] * 8
+    assert yuan == sorted(yuan, reverse=direction == "desc")
+    only = [each.cost for page in dollars for each in page.requests]
+    assert len(only) == 8 and only == sorted(only, reverse=direction == "desc")
 
 
 async def test_choices_are_what_there_are_requests_of(fill, asked):

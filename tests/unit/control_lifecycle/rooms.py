@@ -18,7 +18,7 @@ async def served(room):
     async with httpx.AsyncClient(
         transport=httpx.ASGITransport(app=app),
         base_url=f"http://127.0.0.1:{PORT}",
-        headers={"authorization": f"Bearer {SECRET}"},
+        headers={"authorization": f"Bearer {SECRET}", "content-type": "application/json"},
     ) as client:
         yield client
 

@@ -38,7 +38,7 @@ from tests.unit.control_lifecycle.scene import Scene
 
 SECRET = "the admin secret"
 PORT = 18084
-AUTHORISED = {"authorization": f"Bearer {SECRET}"}
+AUTHORISED = {"authorization": f"Bearer {SECRET}", "content-type": "application/json"}
 
 
 @pytest.fixture

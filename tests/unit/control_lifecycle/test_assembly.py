@@ -28,7 +28,7 @@ async def started(root):
     home.create()
     settings = Settings(home=root)
     control = await assemble(settings, home, RECORD, engine_command=("false",))
-    secret = {"authorization": f"Bearer {home.admin_secret()}"}
+    secret = {"authorization": f"Bearer {home.admin_secret()}", "content-type": "application/json"}
     try:
         async with (
             httpx.AsyncClient(

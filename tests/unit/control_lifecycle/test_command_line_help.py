@@ -32,7 +32,7 @@ def test_no_help_shows_a_flag_with_a_value_or_cuts_a_sentence(path, monkeypatch)
             "'nope' is not a client: claude, codex, opencode, openai, anthropic or curl.",
         ),
         (("keys", "new", "x", "--class", "first"), "'first' is not a class: interactive or batch."),
-        (("logs", "nope"), "'nope' is not a process: engine, control or webui."),
+        (("logs", "nope"), "'nope' is not a log: engine, control, webui or login."),
         (("connect", "claude", "--key", " "), "--key is empty; it takes the name that the key gets."),
     ],
 )

@@ -31,6 +31,30 @@ def test_the_file_goes_before_the_defaults_and_the_environment_before_the_file(h
     assert (settings.api_port, settings.engine_port, settings.admin_port) == (3333, 2222, 18084)
 
 
+def test_lan_mode_opens_the_api_and_with_a_password_the_console_and_keeps_the_urls_of_this_machine(home):
+    closed, opened, opened_v6 = read(home), read(home, SPLASH_LAN="on"), read(home, SPLASH_LAN="on", SPLASH_HOST="::1")
+
+    def hosts(settings):
+        return settings.api_host, *(settings.console_host(has_password=each) for each in (False, True))
+
+    assert hosts(closed) == ("127.0.0.1",) * 3
+    assert hosts(opened) == ("0.0.0.0", "127.0.0.1", "0.0.0.0")
+    assert hosts(opened_v6) == ("::", "::1", "::")
+    assert opened.api_base == "http://127.0.0.1:8888/v1"
+
+
+@pytest.mark.parametrize("text", ["on", "ON", "true", "1", " on "])
+def test_a_switch_is_a_word_or_in_the_file_a_boolean_too(home, text):
+    assert read(home, SPLASH_LAN=text).is_lan_on
+    assert not read(home, "SPLASH_LAN = true", SPLASH_LAN="off").is_lan_on
+    assert [read(home, f"SPLASH_LAN = {each}").is_lan_on for each in ("true", "false", "'on'", "'0'")] == [
+        True,
+        False,
+        True,
+        False,
+    ]
+
+
 def test_without_a_home_the_platforms_folder_is_used():
     assert Settings.from_env({}).home.name == "Splash"
 
@@ -57,6 +81,10 @@ def test_an_ipv6_loopback_address_is_bracketed_in_the_api_base(home):
         (None, {"SPLASH_API_PORT": "18084"}, "SPLASH_API_PORT and SPLASH_ADMIN_PORT are both 18084"),
         (None, {"SPLASH_HOST": "localhost"}, "neither 127.0.0.1 nor ::1"),
         (None, {"SPLASH_HOST": "0.0.0.0"}, "SPLASH_HOST=0.0.0.0"),
+        (None, {"SPLASH_LAN": "maybe"}, "SPLASH_LAN=maybe is neither on nor off"),
+        (None, {"SPLASH_LAN": ""}, "SPLASH_LAN= is neither on nor off"),
+        ("SPLASH_LAN = 1", {}, "SPLASH_LAN=1 is neither on nor off"),
+        ("SPLASH_LAN = []", {}, "SPLASH_LAN=[] is neither on nor off"),
         (None, {"SPLASH_HOME": " "}, "SPLASH_HOME is empty"),
         (None, {"SPLASH_HOME": "~no-such-user/x"}, "SPLASH_HOME=~no-such-user/x can't be a folder"),
         (None, {"SPLASH_HOME": "/" + "x" * 5000}, "can't be a folder"),

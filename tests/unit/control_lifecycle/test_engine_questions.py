@@ -103,6 +103,7 @@ async def test_a_refusal_of_the_engine_is_logged_with_the_model_and_is_no_warnin
     (record,) = [each for each in caplog.records if each.name == "control.engine_questions"]
     assert record.levelname == level
     assert "plan --model qwne --json" in record.getMessage()
+    assert "reason='There is no such model.'" in record.getMessage()
 
 
 async def test_an_engine_that_cannot_be_started_is_a_refusal(tmp_path):

@@ -14,10 +14,11 @@ import pytest
 
 from control.command_errors import PortTaken
 from control.home import Home
-from control.identity import live_process, port_holder, runs_for, send_signal, verify
+from control.identity import live_process, port_holder, runs_for, send_signal, start_of, verify
 from control.ports import bind
 from engine.wire import ProcessRecord
 from tests.story.stack import free_ports
+from webui.home import is_alive
 
 
 def record_of(child: subprocess.Popen, name: str) -> ProcessRecord:
@@ -128,6 +129,25 @@ def test_a_reused_pid_is_never_signalled(listen):
 
     assert not sent
     assert live_process(listener.record) is not None
+
+
+@pytest.mark.skipif(not psutil.LINUX, reason="elsewhere the kernel keeps the start itself")
+@pytest.mark.parametrize("by_s", [-7200.0, -3.0, 3.0, 7200.0])
+def test_a_clock_that_was_set_makes_no_live_process_a_reused_pid(listen, monkeypatch, by_s):
+    listener = listen()
+    start = start_of(listener.record.pid)
+    record = listener.with_(created_at_s=start.at_s, created_after_boot_s=start.after_boot_s)
+    set_the_clock(monkeypatch, by_s)
+
+    assert live_process(record) is not None
+    assert is_alive(record)
+    assert live_process(msgspec.structs.replace(record, created_after_boot_s=start.after_boot_s - 60)) is None
+
+
+def set_the_clock(monkeypatch, by_s):
+    """As psutil sees it: the kernel gives the boot as now less the time since, so it moves with the clock."""
+    before = psutil.boot_time()
+    monkeypatch.setattr("psutil._pslinux.boot_time", lambda: before + by_s)
 
 
 def test_who_holds_a_port_is_told_with_pid_and_command(listen):

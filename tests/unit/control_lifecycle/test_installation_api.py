@@ -5,6 +5,7 @@ import pytest
 from control import wire
 from control.admin.installation import InstallationApi
 from control.config import Settings
+from control.console_password import ConsolePassword
 from control.home import Home
 from control.metrics.database import open_database, open_for_reading
 from control.metrics.questions import Questions
@@ -20,9 +21,10 @@ def home(tmp_path):
     return home
 
 
-async def installation(home) -> wire.Installation:
+async def installation(home, *, is_lan_on: bool = False) -> wire.Installation:
     questions = Questions(open_for_reading(home.database))
-    room = InstallationApi(Settings(home=home.root, api_port=9001), home, questions, version="1.2.3")
+    settings = Settings(home=home.root, api_port=9001, is_lan_on=is_lan_on)
+    room = InstallationApi(settings, home, questions, version="1.2.3")
     try:
         async with served(room) as client:
             return await asked(client, wire.INSTALLATION, wire.Installation)
@@ -52,6 +54,20 @@ async def test_it_tells_where_everything_is_and_how_much_it_takes(home):
         "SPLASH_CONSOLE_PORT": 18082,
         "SPLASH_ENGINE_PORT": 18081,
     }
+
+
+async def test_addresses_for_other_machines_are_told_in_lan_mode_the_consoles_with_a_password_only(
+    home, monkeypatch
+):
+    monkeypatch.setattr("control.admin.installation.lan_urls", lambda port: (f"http://mac.local:{port}",))
+    alone = await installation(home)
+    opened = await installation(home, is_lan_on=True)
+    ConsolePassword(home).keep("correct horse battery")
+    with_password = await installation(home, is_lan_on=True)
+
+    assert (alone.lan_api, alone.lan_console) == ((), ())
+    assert (opened.lan_api, opened.lan_console) == (("http://mac.local:9001/v1",), ())
+    assert with_password.lan_console == ("http://mac.local:18082",)
 
 
 async def test_without_a_usable_database_the_rest_is_told(home):

@@ -165,7 +165,8 @@ async def test_who_hangs_up_leaves_no_process_behind(home, tmp_path):
                 await asyncio.sleep(0.01)
         return {"type": "http.disconnect"}
 
+    headers = [(b"content-type", b"application/json")]
     (route,) = room.routes()
-    await route.endpoint(Request({"type": "http", "method": "POST"}, receive))
+    await route.endpoint(Request({"type": "http", "method": "POST", "headers": headers}, receive))
 
     assert not psutil.pid_exists(int(pid_file.read_text()))

@@ -49,6 +49,14 @@ def test_a_database_that_was_set_aside_is_said():
     assert up.remark(up.Ready(addresses, is_demo=True)) is None
 
 
+def test_a_database_that_was_not_there_and_was_begun_with_the_copy_is_said():
+    addresses = up.Addresses("http://api", "http://console", "http://login", "demo")
+
+    said = up.remark(up.Ready(addresses, is_demo=True, from_copy=True))
+
+    assert said is not None and said.startswith("There was no database: a new one was begun, with the keys")
+
+
 def test_it_is_said_beside_the_output_which_stays_what_it_was(settings, monkeypatch):
     addresses = up.Addresses("http://api", "http://console", "http://login", "demo")
     ready = up.Ready(addresses, is_demo=True, set_aside="splash.db.damaged-1")

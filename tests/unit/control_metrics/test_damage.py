@@ -88,11 +88,15 @@ def root_of(path, table: str) -> int:
 # --- At start ---
 
 
-@pytest.mark.parametrize("spoil", ["no database", "header", "truncated", "half a page", "zeros"])
+@pytest.mark.parametrize(
+    "spoil", ["no database", "header", "a later version", "a later schema", "truncated", "half a page", "zeros"]
+)
 def test_at_start_a_file_that_can_not_be_used_is_set_aside_and_a_new_one_begun(path, spoil, caplog):
     was = {
         "no database": b"not a database, but long enough to look like one" * 500,
         "header": b"\xff" * 100 + path.read_bytes()[100:],
+        "a later version": path.read_bytes()[:18] + b"\x09" + path.read_bytes()[19:],
+        "a later schema": path.read_bytes()[:44] + b"\x09" + path.read_bytes()[45:],
         "truncated": path.read_bytes()[: 6 * PAGE_BYTES],
         "half a page": path.read_bytes()[: 3 * PAGE_BYTES + 77],
         "zeros": bytes(len(path.read_bytes())),

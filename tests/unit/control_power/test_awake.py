@@ -4,79 +4,76 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from control.power.awake import BACK_OFF_S, LINGER_S, STEADY_S, AwakePolicy, BackOff, Hold, Situation
-
-OWN, ENGINE = 10, 20
+from control.power.awake import BACK_OFF_S, LINGER_S, STEADY_S, AwakePolicy, BackOff, Situation
 
 
-def situation(num_requests=0, *, keep_awake="busy", engine_pid=ENGINE) -> Situation:
-    return Situation(keep_awake=keep_awake, engine_pid=engine_pid, num_requests=num_requests)
+def situation(num_requests=0, *, keep_awake="busy", has_engine=True) -> Situation:
+    return Situation(keep_awake=keep_awake, has_engine=has_engine, num_requests=num_requests)
 
 
 @pytest.fixture
 def policy():
-    return AwakePolicy(own_pid=OWN)
+    return AwakePolicy()
 
 
-def test_requests_keep_it_awake_for_as_long_as_the_engine_lives(policy):
-    assert policy.hold(situation(1), now=0) == Hold(ENGINE, "requests")
+def test_requests_keep_it_awake(policy):
+    assert policy.reason(situation(1), now=0) == "requests"
 
 
 def test_without_anything_to_do_it_may_sleep(policy):
-    assert policy.hold(situation(), now=0) is None
+    assert policy.reason(situation(), now=0) is None
 
 
 def test_after_the_last_request_it_stays_awake_half_a_minute_for_the_agents_next_turn(policy):
-    policy.hold(situation(1), now=100)
+    policy.reason(situation(1), now=100)
 
-    assert policy.hold(situation(), now=100 + LINGER_S - 1) == Hold(ENGINE, "linger")
-    assert policy.hold(situation(), now=100 + LINGER_S) is None
+    assert policy.reason(situation(), now=100 + LINGER_S - 1) == "linger"
+    assert policy.reason(situation(), now=100 + LINGER_S) is None
 
 
-def test_requests_that_are_held_without_an_engine_keep_it_awake_by_control_itself(policy):
-    assert policy.hold(situation(3, engine_pid=None), now=0) == Hold(OWN, "requests")
-    assert policy.hold(situation(engine_pid=None), now=1) is None
+def test_requests_that_are_held_without_an_engine_keep_it_awake(policy):
+    assert policy.reason(situation(3, has_engine=False), now=0) == "requests"
+    assert policy.reason(situation(has_engine=False), now=1) is None
 
 
 def test_loaded_means_as_long_as_an_engine_lives(policy):
-    assert policy.hold(situation(keep_awake="loaded"), now=0) == Hold(ENGINE, "loaded")
-    assert policy.hold(situation(keep_awake="loaded", engine_pid=None), now=0) is None
+    assert policy.reason(situation(keep_awake="loaded"), now=0) == "loaded"
+    assert policy.reason(situation(keep_awake="loaded", has_engine=False), now=0) is None
 
 
 def test_never_is_never(policy):
-    assert policy.hold(situation(4, keep_awake="never"), now=0) is None
+    assert policy.reason(situation(4, keep_awake="never"), now=0) is None
 
 
 MOMENTS = st.tuples(
     st.floats(0.1, 60.0),
     st.integers(0, 2),
     st.sampled_from(["busy", "loaded", "never"]),
-    st.sampled_from([None, 20, 21]),
+    st.booleans(),
 )
 
 
 @given(st.lists(MOMENTS, max_size=40))
 def test_in_any_history_it_is_awake_for_a_reason_that_is_true_and_asleep_only_without_one(moments):
-    policy, now, busy_at = AwakePolicy(own_pid=OWN), 0.0, None
-    for passed_s, num_requests, keep_awake, engine_pid in moments:
+    policy, now, busy_at = AwakePolicy(), 0.0, None
+    for passed_s, num_requests, keep_awake, has_engine in moments:
         now += passed_s
         busy_at = now if num_requests else busy_at
 
-        hold = policy.hold(situation(num_requests, keep_awake=keep_awake, engine_pid=engine_pid), now=now)
+        reason = policy.reason(situation(num_requests, keep_awake=keep_awake, has_engine=has_engine), now=now)
 
         was_busy = busy_at is not None and now - busy_at < LINGER_S
         truth = {
             "requests": num_requests > 0,
-            "loaded": keep_awake == "loaded" and engine_pid is not None,
-            "linger": was_busy and engine_pid is not None,
+            "loaded": keep_awake == "loaded" and has_engine,
+            "linger": was_busy and has_engine,
         }
         if keep_awake == "never":
-            assert hold is None
-        elif hold is None:
+            assert reason is None
+        elif reason is None:
             assert not any(truth.values())
         else:
-            assert truth[hold.reason]
-            assert hold.pid == (OWN if engine_pid is None else engine_pid)
+            assert truth[reason]
 
 
 def test_what_fails_at_once_again_and_again_is_tried_less_and_less_often():

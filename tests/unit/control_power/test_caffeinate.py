@@ -1,7 +1,6 @@
 """The child that keeps a Mac awake, with another program in its place: at most one, and always reaped."""
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
@@ -12,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from control.power.caffeinate import END_LIMIT_S, Caffeinate, end_left_over, installed_caffeinate
+from control.power.caffeinate import END_LIMIT_S, Caffeinate, installed_caffeinate
 from tests.story.stack import ROOT, wait_until
 
 FAKE = str(ROOT / "tests" / "fakes" / "caffeinate.py")
@@ -48,9 +47,9 @@ class Scene:
         self.command = (sys.executable, FAKE, str(self.diary.file), *options)
         self.caffeinate = Caffeinate(self.command, monotonic=lambda: self.now)
 
-    def follow_until(self, pid: int | None, condition, what: str) -> None:
+    def follow_until(self, is_wanted: bool, condition, what: str) -> None:
         def is_so() -> bool:
-            self.caffeinate.follow(pid)
+            self.caffeinate.follow(is_wanted=is_wanted)
             return condition()
 
         wait_until(is_so, what, timeout_s=60)
@@ -61,15 +60,6 @@ async def scene(tmp_path):
     scene = Scene(tmp_path)
     yield scene
     await scene.caffeinate.close()
-
-
-@pytest.fixture
-def watched():
-    """A process to watch."""
-    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    yield child
-    child.kill()
-    child.wait()
 
 
 def children() -> list[psutil.Process]:
@@ -85,54 +75,39 @@ def has_stubborn_child() -> bool:
     return any(is_zombie(each) or STUBBORN in each.cmdline() for each in psutil.Process().children())
 
 
-@contextlib.contextmanager
-def left_behind(command, *pids):
-    """One that watches each of `pids`, started by a process that is not this one."""
-    starts = "import subprocess, sys, time; subprocess.Popen(sys.argv[1:]); time.sleep(600)"
-    words = [sys.executable, "-c", starts, *command, "-i", "-w"]
-    parents = [subprocess.Popen([*words, str(pid)]) for pid in pids]
-    try:
-        yield lambda: [each for parent in parents for each in psutil.Process(parent.pid).children()]
-    finally:
-        for parent in parents:
-            for child in psutil.Process(parent.pid).children():
-                child.kill()
-            parent.kill()
-            parent.wait()
-
-
-async def test_one_lives_with_the_process_to_watch_on_its_command_line_however_often_it_is_asked(scene, watched):
+async def test_one_lives_and_watches_control_however_often_it_is_asked(scene):
     for _ in range(20):
-        scene.caffeinate.follow(watched.pid)
+        scene.caffeinate.follow(is_wanted=True)
 
     (child,) = children()
-    assert child.cmdline()[-3:] == ["-i", "-w", str(watched.pid)]
+    assert child.cmdline()[-3:] == ["-i", "-w", str(os.getpid())]
     assert scene.caffeinate.is_alive
 
 
-async def test_when_nothing_is_to_be_kept_awake_it_ends_and_is_reaped(scene, watched):
-    scene.follow_until(watched.pid, lambda: scene.diary.watched, "the start")
+async def test_when_nothing_is_to_be_kept_awake_it_ends_and_is_reaped(scene):
+    scene.follow_until(True, lambda: scene.diary.watched, "the start")
 
-    scene.follow_until(None, lambda: not children(), "the end")
+    scene.follow_until(False, lambda: not children(), "the end")
 
     assert not scene.caffeinate.is_alive
     assert scene.diary.most_at_once() == 1
 
 
-async def test_another_process_to_watch_is_another_one_and_never_two_at_once(scene, watched):
-    for pid in (watched.pid, os.getpid(), watched.pid, os.getpid()):
-        scene.follow_until(pid, lambda pid=pid: scene.diary.watched[-1:] == [pid], f"one that watches {pid}")
+async def test_whatever_is_wanted_in_between_there_are_never_two_at_once(scene):
+    for num_started in (1, 2, 3):
+        scene.follow_until(True, lambda n=num_started: len(scene.diary.watched) == n, "one that lives")
+        scene.caffeinate.follow(is_wanted=False)
 
-    assert scene.diary.watched == [watched.pid, os.getpid()] * 2
+    assert scene.diary.watched == [os.getpid()] * 3
     assert scene.diary.most_at_once() == 1
 
 
-async def test_one_that_dies_is_started_again_after_a_second_and_said_once(scene, watched, caplog):
+async def test_one_that_dies_is_started_again_after_a_second_and_said_once(scene, caplog):
     for _ in range(3):
-        scene.follow_until(watched.pid, children, "one that lives")
+        scene.follow_until(True, children, "one that lives")
         os.kill(children()[0].pid, signal.SIGKILL)
-        scene.follow_until(watched.pid, lambda: not children(), "its end to be seen")
-        scene.caffeinate.follow(watched.pid)
+        scene.follow_until(True, lambda: not children(), "its end to be seen")
+        scene.caffeinate.follow(is_wanted=True)
         assert children() == []  # not at once
         scene.now += 5.0
 
@@ -142,36 +117,41 @@ async def test_one_that_dies_is_started_again_after_a_second_and_said_once(scene
 async def test_one_that_never_works_is_tried_a_few_times_a_minute(tmp_path):
     scene = Scene(tmp_path, "--fails")
     for _ in range(63):
-        scene.follow_until(1, lambda: not children(), "its end")
+        scene.follow_until(True, lambda: not children(), "its end")
         scene.now += 1.0
 
     assert len(scene.diary.watched) <= 8
 
 
-async def test_the_end_of_the_watched_process_is_no_failure(scene, watched, caplog):
-    scene.follow_until(watched.pid, lambda: scene.diary.watched, "the start")
-    watched.kill()
-    watched.wait()
+def test_one_that_a_killed_control_leaves_ends_by_itself(tmp_path):
+    diary = Diary(tmp_path / "diary")
+    starts = (
+        "import sys, time; from control.power.caffeinate import Caffeinate; "
+        "Caffeinate(sys.argv[1:]).follow(is_wanted=True); time.sleep(600)"
+    )
+    control = subprocess.Popen([sys.executable, "-c", starts, sys.executable, FAKE, str(diary.file)], cwd=ROOT)
+    try:
+        wait_until(lambda: diary.watched == [control.pid], "one that watches control")
+    finally:
+        control.kill()
+        control.wait()
 
-    scene.follow_until(os.getpid(), lambda: scene.diary.watched[-1] == os.getpid(), "the next, without a wait")
-
-    assert scene.diary.most_at_once() == 1
-    assert not [record for record in caplog.records if record.levelno >= logging.WARNING]
+    wait_until(lambda: [words[0] for words in diary.lines] == ["+", "-"], "its end")
 
 
-async def test_one_that_does_not_end_when_it_is_told_is_killed(watched):
+async def test_one_that_does_not_end_when_it_is_told_is_killed():
     now = 0.0
     caffeinate = Caffeinate((sys.executable, "-c", STUBBORN), monotonic=lambda: now)
-    caffeinate.follow(watched.pid)
+    caffeinate.follow(is_wanted=True)
     await asyncio.sleep(1.0)
 
-    caffeinate.follow(None)
+    caffeinate.follow(is_wanted=False)
     await asyncio.sleep(0.2)
     lives_on = has_stubborn_child()
     now = END_LIMIT_S
 
     def is_gone() -> bool:
-        caffeinate.follow(None)
+        caffeinate.follow(is_wanted=False)
         return not has_stubborn_child()
 
     wait_until(is_gone, "its end")
@@ -183,31 +163,19 @@ async def test_a_program_that_is_gone_is_said_once_and_costs_nothing_else(tmp_pa
     caffeinate = Caffeinate((str(tmp_path / "caffeinate"),), monotonic=lambda: now)
 
     for _ in range(200):
-        caffeinate.follow(1)
+        caffeinate.follow(is_wanted=True)
         now += 1.0
 
     assert len([record for record in caplog.records if record.levelno == logging.WARNING]) == 1
     assert not caffeinate.is_alive
 
 
-async def test_without_a_command_nothing_is_started(watched):
+async def test_without_a_command_nothing_is_started():
     caffeinate = Caffeinate(())
 
-    caffeinate.follow(watched.pid)
+    caffeinate.follow(is_wanted=True)
 
     assert not caffeinate.is_alive
-
-
-async def test_one_that_an_earlier_control_left_is_ended_and_nobody_elses(scene, watched):
-    with left_behind(scene.command, watched.pid, os.getpid()) as left:
-        wait_until(lambda: len(scene.diary.watched) == 2, "both to live")
-        scene.follow_until(watched.pid, lambda: len(scene.diary.watched) == 3, "our own")
-
-        num_ended = await asyncio.to_thread(end_left_over, scene.command, watched.pid)
-
-        assert num_ended == 1
-        assert [each.cmdline()[-1] for each in left() if not is_zombie(each)] == [str(os.getpid())]
-        assert len(children()) == 1
 
 
 def test_only_a_mac_is_looked_through_for_it_and_one_that_lacks_it_is_told_once(caplog):

@@ -13,6 +13,7 @@ from control.command_errors import UsageWrong
 from control.config import Settings
 from control.fifo import Line, Ticket
 from control.home import Home
+from control.power.awake import AwakePolicy
 from control.power.keeper import AwakeKeeper, stored_keep_awake
 from control.power.sleep_watch import SleepWatch
 from control.prometheus import Prometheus
@@ -83,8 +84,9 @@ async def keeper(tmp_path):
         settings=Ignored(),
         command=scene.command,
         line=Line(),
-        engine_pid=lambda: None,
+        has_engine=lambda: False,
         sleep_watch=SleepWatch(woke=lambda: None, recheck=nobody),
+        policy=AwakePolicy(),
     )
     yield keeper
     await keeper.close()

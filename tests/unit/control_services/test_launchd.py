@@ -203,3 +203,19 @@ def test_a_list_that_plutil_refuses_is_never_loaded(launchd, scripted, tmp_path,
 
     assert scripted.verbs == []
     assert not launchd.file("control").exists()
+
+
+@pytest.mark.parametrize(
+    ("job", "end"),
+    [
+        (None, None),
+        (RUNNING, None),
+        (Job(), None),
+        (Job(last_exit_code=1), Ended(1, "it ended with exit code 1")),
+        (Job(last_signal="Killed: 9"), Ended(None, "a signal ended it (Killed: 9)")),
+    ],
+)
+def test_how_a_job_ended_that_nobody_told_to_is_what_launchd_knows(launchd, scripted, job, end):
+    scripted.loaded = job
+
+    assert launchd.last_end("control") == end

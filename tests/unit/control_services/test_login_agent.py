@@ -47,15 +47,24 @@ def test_off_leaves_no_file_and_no_job_and_is_harmless_twice(agent):
     assert (agent.state({}), agent.launchctl.loaded, agent.launchctl.verbs) == ("off", None, ["bootout"])
 
 
-def test_another_port_since_then_or_a_damaged_file_is_stale_until_it_is_turned_on_again(agent):
+def test_another_port_since_then_is_stale_until_it_is_turned_on_again(agent):
     agent.turn_on({})
 
     changed = agent.state({"SPLASH_API_PORT": "9999"})
-    agent.file.write_text("not a property list")
+    agent.turn_on({"SPLASH_API_PORT": "9999"})
 
-    assert (changed, agent.state({})) == ("stale", "stale")
+    assert (changed, agent.state({"SPLASH_API_PORT": "9999"})) == ("stale", "on")
+
+
+@pytest.mark.parametrize("damage", [lambda whole: whole[:200], lambda whole: b"", lambda whole: b"not a property list"])
+def test_a_file_that_was_cut_or_overwritten_is_broken_and_turning_it_on_writes_it_anew(agent, damage):
     agent.turn_on({})
-    assert agent.state({}) == "on"
+    agent.file.write_bytes(damage(agent.file.read_bytes()))
+
+    broken = agent.state({})
+    agent.turn_on({})
+
+    assert (broken, agent.state({})) == ("broken", "on")
 
 
 def test_the_command_turns_it_on_and_off_for_this_home_and_says_so(home, tmp_path, monkeypatch):

@@ -48,10 +48,10 @@ class Console:
 
 
 @asynccontextmanager
-async def serve(control: FakeControl, home: Home):
+async def serve(control: FakeControl, home: Home, *, is_lan_on: bool = False):
     has_left = asyncio.Event()
     client = ControlClient(home, admin_port=control.port)
-    watch = Watch(client)
+    watch = Watch(client, fate=lambda: home.fate("control"))
     farewell = Farewell(home, has_left.set)
     sessions = Sessions(home.session_key(), port=PORT, ended=EndedSessions(home))
     app = make_app(
@@ -61,6 +61,8 @@ async def serve(control: FakeControl, home: Home):
         watch=watch,
         health=Health(name="webui", pid=1, nonce="nonce"),
         port=PORT,
+        has_password=home.has_password,
+        is_lan_on=is_lan_on,
     )
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url=ORIGIN) as browser:
         yield Console(browser, control, sessions, home, farewell, watch, has_left)

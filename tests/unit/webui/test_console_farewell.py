@@ -135,6 +135,27 @@ async def test_what_is_waited_for_can_be_cut_off_and_what_that_does_is_said_befo
     assert ('name="force"' in page) is ("orce" in page) is bool(said)
 
 
+@pytest.mark.parametrize(
+    ("slots", "answers", "force"),
+    [
+        ((), ["Quit Splash"], None),
+        ((fake.decoding(),), ["Wait, then quit", "End them now and quit"], None),
+        ((fake.decoding(), fake.decoding(4810, slot=1)), ["Wait, then quit", "End them now and quit"], "yes"),
+    ],
+    ids=["nothing runs", "one runs and is waited for", "two run and are cut"],
+)
+async def test_who_quits_while_requests_run_chooses_to_wait_or_to_end_them(console, slots, answers, force):
+    console.control.overview = fake.overview(slots=slots)
+
+    page = (await console.browser.get("/quit")).text.split('id="quit"')[1]
+    await console.post("/quit", **({"force": force} if force else {}))
+
+    assert re.findall(r"<button[^>]*>([^<]+)</button>", page) == answers
+    assert (f"{len(slots)} request" in page) is bool(slots)
+    assert ("cut off" in page) is bool(slots)
+    assert console.control.orders == [("POST", "/quit", {"force": True} if force else {})]
+
+
 async def silent(console, *living: ProcessRecord) -> str:
     """The question of the page, after control has fallen silent."""
     for each in living:

@@ -69,7 +69,8 @@ async def test_a_folder_that_cannot_be_loaded_is_listed_with_the_reason(console)
 
     html = await get(console, "/model/list")
 
-    folder = row(html, "a&lt;b")
+    folder = html.split('class="unusable"')[1].split("</ul>")[0]
+    assert ">a&lt;b<" in folder
     assert "can&#39;t be used:" in folder or "can't be used:" in folder
     assert "/home/models/a&lt;b has no config.json." in folder
     assert "/model/load" not in folder

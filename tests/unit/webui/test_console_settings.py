@@ -151,6 +151,20 @@ async def test_the_database_says_what_it_holds_and_how_it_is(page):
     assert "412.0 GiB" in told
 
 
+async def test_what_other_machines_use_is_told_or_that_they_can_not(page):
+    alone = section(await shown(page), "ports-title")
+    opened = msgspec.structs.replace(
+        answers.installation(), lan_api=("http://mac.local:8888/v1", "http://192.168.1.7:8888/v1")
+    )
+    page.control.answers[wire.INSTALLATION] = opened
+    told = section(await shown(page), "ports-title")
+
+    assert "API from other machines off" in alone
+    assert "API from other machines http://mac.local:8888/v1 · http://192.168.1.7:8888/v1" in told
+    assert "SPLASH_LAN" in told
+    assert "console from other machines off" in told
+
+
 async def test_a_database_that_does_not_answer_has_unknown_rows_not_none(page):
     page.control.answers[wire.INSTALLATION] = answers.installation(rows=None)
 
@@ -165,6 +179,7 @@ async def test_a_database_that_does_not_answer_has_unknown_rows_not_none(page):
         (DatabaseHealth(waiting_rows=3, problem="the disk is full"), "3 requests wait to be written: the disk is full"),
         (DatabaseHealth(lost_rows=1), "1 request could not be written and is missing in the figures."),
         (DatabaseHealth(set_aside="splash.db.damaged-1"), "it was put aside as splash.db.damaged-1"),
+        (DatabaseHealth(from_copy=True), "a new one was begun with the kept copy of keys and settings"),
     ],
 )
 async def test_what_is_wrong_with_the_database_is_said(page, health, sentence):

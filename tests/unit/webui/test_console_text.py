@@ -89,7 +89,7 @@ def test_sentences_are_joined_as_the_language_joins_them():
     assert texts["zh"].join("一。", "", "二。") == "一。二。"
 
 
-@pytest.mark.parametrize("word", ["暂存", "饿死", "数据流", "退出登录", "退出 Splash", "保持不变"])
+@pytest.mark.parametrize("word", ["暂存", "饿死", "数据流", "退出登录", "停止 Splash", "登出", "保持不变"])
 def test_words_that_were_wrong_in_chinese_do_not_come_back(word):
     assert [key for key, sentence in load_texts()["zh"].sentences.items() if word in sentence] == []
 

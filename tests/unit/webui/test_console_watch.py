@@ -29,7 +29,7 @@ async def client(control, home):
 
 async def test_many_pages_are_one_question(client, control):
     clock = Clock()
-    watch = Watch(client, now_s=clock)
+    watch = Watch(client, fate=lambda: "lives", now_s=clock)
 
     first = await asyncio.gather(*(watch.look() for _ in range(20)))
     control.overview = fake.overview(concurrency=1)
@@ -44,7 +44,7 @@ async def test_many_pages_are_one_question(client, control):
 
 async def test_while_control_is_silent_the_last_answer_grows_old(client, control):
     clock = Clock()
-    watch = Watch(client, now_s=clock)
+    watch = Watch(client, fate=lambda: "lives", now_s=clock)
     await watch.look()
     control.is_silent = True
     clock.now_s += 12
@@ -60,7 +60,7 @@ async def test_while_control_is_silent_the_last_answer_grows_old(client, control
 
 
 async def test_a_page_that_goes_away_does_not_take_the_answer_from_the_others(client):
-    watch = Watch(client)
+    watch = Watch(client, fate=lambda: "lives")
     leaver, stayer = asyncio.create_task(watch.look()), asyncio.create_task(watch.look())
     await asyncio.sleep(0)
 
@@ -71,7 +71,7 @@ async def test_a_page_that_goes_away_does_not_take_the_answer_from_the_others(cl
 
 
 async def test_the_list_of_models_is_not_waited_for_longer_than_allowed(client, control):
-    watch = Watch(client)
+    watch = Watch(client, fate=lambda: "lives")
 
     at_once = await watch.models(wait_s=0)
     control.models = ()
@@ -84,7 +84,7 @@ async def test_the_list_of_models_is_not_waited_for_longer_than_allowed(client, 
 async def test_the_models_are_listed_anew_when_what_is_loaded_changed(client, control):
     """What is loaded takes the memory that the others lack."""
     clock = Clock()
-    watch = Watch(client, now_s=clock)
+    watch = Watch(client, fate=lambda: "lives", now_s=clock)
     await watch.look()
     before = await watch.models(wait_s=5)
     control.models = (wire.ModelOnDisk("m", "/models/m", "dense", None, 1, 1, fits=True, is_demo=False),)

@@ -1,0 +1,44 @@
+"""The Host headers that mean this machine on its network, in LAN mode. As in `control.lan`, across the wall.
+
+It asks no DNS, opens no socket, and believes no header about who has forwarded a request.
+"""
+
+import ipaddress
+import re
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+_LABEL: Final = re.compile("[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+@dataclass(frozen=True, slots=True)
+class LanHosts:
+    """The Host headers beside the loopback ones. The name is read anew each time: a machine can be renamed."""
+
+    port: int
+    hostname: Callable[[], str] = socket.gethostname
+
+    def allows(self, host: str, connected_to: tuple[str, int | None] | None) -> bool:
+        """`host` in lower case, as it was sent; `connected_to`: our end of the connection, as ASGI tells it.
+
+        An IP address that is asked for by itself can't be another site's name, so it can't be rebound.
+        """
+        label = self.hostname().partition(".")[0].lower()
+        is_name = _LABEL.fullmatch(label) is not None and label != "localhost"
+        if is_name and host in (f"{label}.local:{self.port}", f"{label}:{self.port}"):
+            return True
+        literal = None if connected_to is None else _literal(connected_to[0])
+        return literal is not None and host == f"{literal}:{self.port}"
+
+
+def _literal(address: str) -> str | None:
+    """As it stands in a Host header; an IPv4 client of an IPv6 socket has used the IPv4 one. None: it is no address."""
+    try:
+        found = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return None
+    if isinstance(found, ipaddress.IPv4Address):
+        return str(found)
+    return f"[{found}]" if found.ipv4_mapped is None else str(found.ipv4_mapped)
