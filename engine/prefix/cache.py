@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import msgspec
 
 from engine.blocks import BLOCK_TOKENS, floor_to_block
-from engine.prefix.boundaries import armed_boundaries
+from engine.prefix.boundaries import Policy, armed_boundaries
 from engine.prefix.index import Piece, PrefixIndex
 from engine.trace.recorder import NO_RECORDER, CachedRequest, Recorder
 from engine.wire import CacheCleared, CacheStatus, SnapshotKind
@@ -72,14 +72,14 @@ class PrefixCache:
         store: Store | None,
         *,
         off_reason: str = "",
-        boundaries: Callable[..., dict[int, SnapshotKind]] = armed_boundaries,
+        policy: Policy = "live",
     ) -> None:
-        """`store` None: the cache is off, for `off_reason`. `boundaries`: another policy than the live one."""
+        """`store` None: the cache is off, for `off_reason`. `policy`: where snapshots go."""
         self.index = index
         self.recorder: Recorder = NO_RECORDER
         self._store = store
         self._off_reason = off_reason
-        self._boundaries = boundaries
+        self._policy: Policy = policy
         self._restore_ms = 0.0
         self._publish_ms = 0.0
         self._missed_boundaries = 0
@@ -129,11 +129,12 @@ class PrefixCache:
         if match.restore_len:
             self._store.restore(held, length=match.restore_len, caches=caches, room_len=request.room_len)
         request.boundaries = (
-            self._boundaries(
+            armed_boundaries(
                 request.marks,
                 prompt_len=request.input_len,
                 restored_len=match.restore_len,
                 junction_len=match.junction_len,
+                policy=self._policy,
             )
             if self.needs_snapshots
             else {}

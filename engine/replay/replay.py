@@ -4,12 +4,12 @@ It holds no tensor, runs no model and reads no file. What it can't know: with an
 ordered requests otherwise, and a client might have asked sooner.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from engine.blocks import BLOCK_TOKENS, TokenBlocks
-from engine.prefix.boundaries import armed_boundaries
+from engine.prefix.boundaries import Policy
 from engine.prefix.cache import PrefixCache
 from engine.prefix.index import Piece
 from engine.prefix.state import index_from
@@ -17,9 +17,6 @@ from engine.replay.trace import Trace
 from engine.request import NO_MARKS, PromptMarks
 from engine.trace.events import Began, Budgeted, Cleared, Entered, Left, Rested, Sliced, keys_of
 from engine.wire import RequestClass, SnapshotKind
-
-Boundaries = Callable[..., dict[int, SnapshotKind]]
-"""As `engine.prefix.boundaries.armed_boundaries`."""
 
 
 class NamedBlocks(TokenBlocks):
@@ -145,19 +142,19 @@ class Replayed:
 UNLIMITED_BYTES: Final = 1 << 60
 
 
-def replay(trace: Trace, *, more_bytes: int = 0, boundaries: Boundaries = armed_boundaries) -> Replayed:
+def replay(trace: Trace, *, more_bytes: int = 0, policy: Policy = "live") -> Replayed:
     """Live through the trace with a cache that may always hold `more_bytes` more, or less; never less than nothing."""
     assert trace.opened.block_tokens == BLOCK_TOKENS, "checked when it was read"
-    return _Replay(trace, more_bytes, boundaries).run()
+    return _Replay(trace, more_bytes, policy).run()
 
 
 class _Replay:
-    def __init__(self, trace: Trace, more_bytes: int, boundaries: Boundaries) -> None:
+    def __init__(self, trace: Trace, more_bytes: int, policy: Policy) -> None:
         self._trace = trace
         self._more_bytes = more_bytes
         self._store = SizedStore(trace)
         index = index_from(trace.opened.state, needs_snapshots=trace.opened.needs_snapshots)
-        self._cache = PrefixCache(index, self._store, boundaries=boundaries)
+        self._cache = PrefixCache(index, self._store, policy=policy)
         self._requests: dict[int, Again] = {}
         self._lookups: list[Lookup] = []
         self._largest_used_bytes = 0

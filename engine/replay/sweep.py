@@ -4,7 +4,7 @@ It draws and prints nothing. Replays run in processes of their own, one for each
 """
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from engine.prefix.boundaries import Policy
-from engine.replay.replay import UNLIMITED_BYTES, Lookup, Replayed, Reuse, replay
+from engine.replay.replay import Lookup, Replayed, Reuse, replay
 from engine.replay.trace import Trace
 from engine.trace.events import Began, Budgeted
 
@@ -93,7 +93,11 @@ def identity_of(trace: Trace) -> Identity:
 
 
 def sweep(
-    file: Path, pools: Sequence[int], *, policy: Policy = "live", num_processes: int | None = None,
+    file: Path,
+    pools: Sequence[int],
+    *,
+    policy: Policy = "live",
+    num_processes: int | None = None,
     show: Progress = lambda done, total: None,
 ) -> tuple[Outcome, ...]:
     """Outcomes in the order of `pools`. Raises TraceUnreadable, OSError."""
