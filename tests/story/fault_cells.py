@@ -55,7 +55,7 @@ class Cell:
 
 # Of the console nobody but the person who looks at it takes note: noticed is when `splash status` says so.
 CELLS: tuple[Cell, ...] = (
-    Cell("engine", "killed", Expected(ENGINE_DIED, LATER, "failed or starting", "starting", "new"), 3, "by itself", 20),
+    Cell("engine", "killed", Expected(ENGINE_DIED, LATER, "crashed or loading", "starting", "new"), 3, "by itself", 20),
     Cell("engine", "stopped", Expected(STANDS, LATER, "silent", "ready"), 15, "continued", 10, ("quit", "--force")),
     Cell(
         "engine",

@@ -201,7 +201,7 @@ def _noticed(cell: Cell, page: Page, stack: MeddledStack, began_at: float) -> tu
     said = wait_until(lambda: (state := page.state()) != "ready" and state, f"a word about {cell.name}", 30)
     noticed_s = time.monotonic() - began_at
     if said in STARTING:
-        said = "failed or starting"
+        said = "crashed or loading"
     return ("silent" if said.startswith("silent") else said), noticed_s
 
 
