@@ -3,10 +3,12 @@
 import re
 from html import unescape
 from html.parser import HTMLParser
+from urllib.parse import urlencode
 
 import pytest
 
-from tests.attacks.doors import NAMES
+from tests.attacks.doors import NAMES, new_session
+from tests.attacks.test_foreign_pages import FORM, form_token
 
 SCRIPT = "<script>alert(1)</script>"
 HOSTILE = {
@@ -164,11 +166,6 @@ def test_no_line_break_that_was_sent_becomes_a_header(doors, name):
     ],
 )
 def test_a_form_leads_to_no_other_site(splash, doors, here):
-    from urllib.parse import urlencode
-
-    from tests.attacks.doors import new_session
-    from tests.attacks.test_foreign_pages import FORM, form_token
-
     door, cookie = doors["console"], new_session(splash)
     body = urlencode({"form_token": form_token(door, cookie), "theme": "dark", "here": here}).encode()
 

@@ -56,9 +56,7 @@ async def test_it_tells_where_everything_is_and_how_much_it_takes(home):
     }
 
 
-async def test_addresses_for_other_machines_are_told_in_lan_mode_the_consoles_with_a_password_only(
-    home, monkeypatch
-):
+async def test_addresses_for_other_machines_are_told_in_lan_mode_the_consoles_with_a_password_only(home, monkeypatch):
     monkeypatch.setattr("control.admin.installation.lan_urls", lambda port: (f"http://mac.local:{port}",))
     alone = await installation(home)
     opened = await installation(home, is_lan_on=True)
