@@ -133,10 +133,9 @@ def test_a_head_without_end_is_cut_and_not_kept(splash, door, where):
     assert owner.memory_info().rss - before_bytes < TOLERATED_GROWTH_BYTES
 
 
-def test_deep_json_is_refused_and_breaks_nothing(door):
-    if door.name == "console":
-        pytest.skip("it reads forms only, but for the conversation that control checks")
-    body = b"[" * 50_000
+@pytest.mark.parametrize("name", ["api", "admin", "engine"])
+def test_deep_json_is_refused_and_breaks_nothing(doors, name):
+    door, body = doors[name], b"[" * 50_000
 
     answer = door.asked(door.order, method="POST", headers=[JSON], body=body, has_pass=True)
 

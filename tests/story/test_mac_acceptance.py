@@ -1,4 +1,4 @@
-"""The program of `make mac-acceptance` against the fake launchd: what can be shown here passes, the rest says why not."""
+"""The program of `make mac-acceptance` against the fake launchd: what can be shown here passes, the rest says why."""
 
 import subprocess
 import sys

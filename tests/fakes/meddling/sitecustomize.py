@@ -3,7 +3,7 @@
 Python imports it by itself where PYTHONPATH names this folder; it acts on control, the console and the scripted engine
 only. The folder MEDDLING holds what it is told:
 
-    SIGUSR2           the event loop stands still for ever: the process lives, its port takes connections, and that is all
+    SIGUSR2           the event loop stands still for ever: the process lives, its port takes connections, no more
     MEDDLING/clock    a file with seconds by which the clock is set off, for every process, commands too: `time.time`,
                       and the boot time that Linux gives as now less the time since
     MEDDLING/linger   a file with the seconds that a Mac is kept awake after its last request
