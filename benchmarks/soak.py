@@ -126,7 +126,7 @@ class Traffic:
 def cleared_memory(worker: Worker) -> tuple[float, float]:
     """MiB of MLX's arrays and of the process, with nothing running and nothing cached."""
     answers: queue.SimpleQueue[object] = queue.SimpleQueue()
-    worker.clear_cache(answers.put)
+    worker.order(lambda execution: answers.put(execution.clear_cache()))
     answers.get(timeout=PATIENCE_S)
     gc.collect()
     mx.clear_cache()

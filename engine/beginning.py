@@ -5,7 +5,6 @@ It finds and loads nothing; `engine.startup` and `engine.worker` do.
 
 import os
 import time
-from collections.abc import Callable
 
 import psutil
 
@@ -14,7 +13,6 @@ from engine.request import Request
 from engine.wire import (
     WIRE_VERSION,
     Admission,
-    CacheCleared,
     LoadProgress,
     MemoryActual,
     RequestCounts,
@@ -43,7 +41,7 @@ class Beginning:
     def cancel(self, request_id: str) -> bool:
         return False
 
-    def clear_cache(self, tell: Callable[[CacheCleared], None]) -> None:
+    def order(self, do: object) -> None:
         raise NotReady("there is no cache before the model")
 
     def _status(self, load: LoadProgress) -> Status:

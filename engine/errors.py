@@ -10,7 +10,6 @@ It translates nothing: `engine.door.server` makes answers of them, and the worke
     ├── NotFound              404 not_found                no such path, request or model
     ├── NotReady              503 not_ready                the model is still loading, or its loading failed
     ├── Stopping              503 stopping                 the process is on its way out
-    ├── NotImplementedHere    501 not_implemented          a door of the wire that this build does not open
     ├── OutOfMemory           507 out_of_memory            the request, or the model, does not fit, with the numbers
     ├── NonFiniteLogits       500 internal                 the model computed NaN or infinity for this request
     ├── ConstraintFailed      500 internal                 the grammar of this request could not be followed further
@@ -119,11 +118,6 @@ class Stopping(EngineError):
 
     def __init__(self) -> None:
         super().__init__("the engine is stopping")
-
-
-class NotImplementedHere(EngineError):
-    code = "not_implemented"
-    status = 501
 
 
 class OutOfMemory(EngineError):

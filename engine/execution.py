@@ -6,6 +6,7 @@ It decides no order and ends no request: `scheduler.py` and `answering.py` do.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from engine.layout import Caches, Layout, held_bytes, new_caches
@@ -13,7 +14,8 @@ from engine.prefix.cache import PrefixCache
 from engine.request import Request, Stage
 from engine.sampling import Sampler
 from engine.step import DecodedStep, Decoder, Left, prefill_slice
-from engine.wire import CacheCleared, CacheStatus
+from engine.trace.tracing import Tracing
+from engine.wire import CacheCleared, CacheStatus, TraceEnd, TraceStatus
 
 
 @dataclass(slots=True)
@@ -34,12 +36,14 @@ class Execution:
         layout: Layout,
         kv_bits: int | None,
         prefix: PrefixCache,
+        traces: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._clock = clock
         self._model = model
         self._kv_bits = kv_bits
         self._prefix = prefix
+        self._tracing = Tracing(traces)
         self._decoder = Decoder(layout, capture=prefix.capture if prefix.needs_snapshots else None)
         self._prefilling: dict[Request, Prefilling] = {}
 
@@ -121,6 +125,17 @@ class Execution:
 
     def clear_cache(self) -> CacheCleared:
         return self._prefix.clear()
+
+    @property
+    def trace_status(self) -> TraceStatus:
+        return self._tracing.status
+
+    def start_trace(self, *, model: str, pool_bytes: int) -> TraceStatus:
+        """Of the prefix cache, from now on. `pool_bytes`: what the rows of running requests and the cache share."""
+        return self._prefix.trace(self._tracing, model=model, pool_bytes=pool_bytes)
+
+    def stop_trace(self, reason: TraceEnd = "stopped") -> TraceStatus:
+        return self._tracing.stop(reason)
 
     def cache_status(self) -> CacheStatus:
         return self._prefix.status()

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
+from typing import Any
 
 from engine.errors import InvalidRequest, Stopping
 from engine.request import Request
-from engine.wire import CacheCleared
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,10 +24,10 @@ class Cancel:
 
 
 @dataclass(frozen=True, slots=True)
-class ClearCache:
-    """`tell` gets what was freed, on the worker's thread."""
+class Order:
+    """Something to be done on the worker's thread between two steps, with the `Execution`; streams wait for it."""
 
-    tell: Callable[[CacheCleared], None]
+    do: Callable[[Any], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Stop:
     pass
 
 
-Command = Submit | Cancel | ClearCache | Stop
+Command = Submit | Cancel | Order | Stop
 
 
 class Mailbox:
-    """`submit`, `cancel`, `clear_cache` and `stop` are for any thread; the rest is for the worker's."""
+    """`submit`, `cancel`, `order` and `stop` are for any thread; the rest is for the worker's."""
 
     def __init__(self) -> None:
         self._commands: SimpleQueue[Command] = SimpleQueue()
@@ -70,8 +70,8 @@ class Mailbox:
             self._commands.put(Cancel(request))
             return True
 
-    def clear_cache(self, tell: Callable[[CacheCleared], None]) -> None:
-        self._commands.put(ClearCache(tell))
+    def order(self, do: Callable[[Any], None]) -> None:
+        self._commands.put(Order(do))
 
     def stop(self) -> None:
         self.is_stopping = True

@@ -5,6 +5,7 @@ It loads nothing, and what a test of the model shows is never hidden: each ends 
 
 import logging
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from engine.errors import ModelRefused
@@ -29,7 +30,7 @@ class Prepared:
     is_cache_on: bool
 
 
-def prepare(model: Any, *, kv_bits: int | None) -> Prepared:
+def prepare(model: Any, *, kv_bits: int | None, traces: Path | None = None) -> Prepared:
     """Raises ModelUnsound when the model computes logits that are not finite, and ModelRefused when its KV can't be
     kept in `kv_bits`: the memory plan counts on it.
     """
@@ -42,7 +43,7 @@ def prepare(model: Any, *, kv_bits: int | None) -> Prepared:
         )
     tests = [*([] if kernels is None else [kernels]), *chosen.tests]
     prefix = _tried_cache(model, chosen.kv_bits, tests)
-    execution = Execution(model, layout=chosen.layout, kv_bits=chosen.kv_bits, prefix=prefix)
+    execution = Execution(model, layout=chosen.layout, kv_bits=chosen.kv_bits, prefix=prefix, traces=traces)
     return Prepared(
         execution,
         chosen.status,

@@ -135,6 +135,7 @@ class _Life:
             kv_bits=checked.plan.kv_bits,
             text_tests=lambda: (template_canary(text_model.result()),),
             roofline=lambda loaded: _roofline(checked, loaded),
+            traces=self._home / "traces",
             promises=Promises(max_gap_ms=self._launch.max_gap_ms, decode_share=self._launch.decode_share),
         )
         self._worker.start()

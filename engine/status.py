@@ -4,7 +4,7 @@ It counts nothing by itself and reads no clock; only `MemorySampler` looks outsi
 """
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import mlx.core as mx
@@ -31,6 +31,7 @@ from engine.wire import (
     SchedulerStatus,
     SelfTest,
     Status,
+    TraceStatus,
 )
 
 MEMORY_SAMPLE_S = 1.0
@@ -88,6 +89,28 @@ class MemorySampler:
         )
 
 
+class LoadClock:
+    """How far a load is, and how long it and its reading took. A reading begins anew at 0 bytes."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._started_at = self._reading_began_at = clock()
+        self._had = LoadProgress()
+
+    def read(self, bytes_read: int, bytes_total: int) -> LoadProgress:
+        now, had = self._clock(), self._had
+        if bytes_read == 0:
+            self._reading_began_at = now
+        is_more = bytes_read > had.bytes_read
+        self._had = LoadProgress(
+            bytes_read=bytes_read,
+            bytes_total=bytes_total,
+            seconds=now - self._started_at,
+            read_seconds=now - self._reading_began_at if is_more else had.read_seconds,
+        )
+        return self._had
+
+
 @dataclass(slots=True)
 class EngineFacts:
     """What changes only when the engine's state does."""
@@ -112,6 +135,7 @@ def build_status(
     *,
     cache: CacheStatus | None,
     governor: GovernorStatus | None,
+    trace: TraceStatus | None,
     now: float,
     unix_now: float,
     uptime_s: float,
@@ -148,6 +172,7 @@ def build_status(
         governor=governor,
         roofline=facts.roofline,
         device=facts.device,
+        trace=trace,
     )
 
 

@@ -14,6 +14,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import mlx.core as mx
@@ -25,15 +26,15 @@ from engine.device import free_gpu_bytes, keep_resident
 from engine.errors import DeviceFailed, EngineError, NonFiniteLogits, Stopping, traced
 from engine.execution import Execution
 from engine.governor import Governor
-from engine.mailbox import Cancel, ClearCache, Command, Mailbox, Stop, Submit
+from engine.mailbox import Cancel, Command, Mailbox, Order, Stop, Submit
 from engine.memory import available_bytes
 from engine.preparation import prepare
 from engine.promises import DEFAULT_PROMISES, Promises
 from engine.request import Request, SampledToken
 from engine.scheduler import Decode, Idle, Join, Prefill, Refuse, Scheduler, Start, Suspend
-from engine.status import Counters, EngineFacts, MemorySampler, build_status
+from engine.status import Counters, EngineFacts, LoadClock, MemorySampler, build_status
 from engine.step import DecodedStep
-from engine.wire import CacheCleared, LoadProgress, MemoryPlan, ModelStatus, Roofline, SelfTest, Status
+from engine.wire import MemoryPlan, ModelStatus, Roofline, SelfTest, Status
 
 logger = logging.getLogger(__name__)
 
@@ -64,16 +65,19 @@ class Worker:
         promises: Promises = DEFAULT_PROMISES,
         text_tests: Callable[[], Sequence[SelfTest]] = tuple,
         roofline: Callable[[Any], Roofline | None] = lambda _: None,
+        traces: Path | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._load = load
         self._describe = describe
         self._on_fatal = on_fatal
         self._kv_bits = kv_bits
+        self._traces = traces
         self._text_tests = text_tests
         self._roofline = roofline
         self._clock = clock
-        self._started_at = self._reading_began_at = clock()
+        self._started_at = clock()
+        self._load_clock = LoadClock(clock)
         self._facts = EngineFacts(concurrency=max_streams, memory_plan=memory_plan)
         self._counters = Counters()
         self._memory = MemorySampler()
@@ -108,9 +112,9 @@ class Worker:
         """Ask for the end of a request; True when it is known. Its Finished says "cancelled"."""
         return self._mailbox.cancel(request_id)
 
-    def clear_cache(self, tell: Callable[[CacheCleared], None]) -> None:
-        """Empty the prefix cache between two steps; `tell` is called on the worker's thread. Running requests go on."""
-        self._mailbox.clear_cache(tell)
+    def order(self, do: Callable[[Execution], None]) -> None:
+        """Have it done on the worker's thread, between two steps. Running requests wait that long, and go on."""
+        self._mailbox.order(do)
 
     def stop(self) -> None:
         """Ask the thread to end after the step that it is in: what runs fails as retryable. `join` waits for it."""
@@ -147,7 +151,7 @@ class Worker:
     def _load_model(self) -> Execution:
         keep_resident()
         loaded = self._load(self._on_progress)
-        prepared = prepare(loaded.model, kv_bits=self._kv_bits)
+        prepared = prepare(loaded.model, kv_bits=self._kv_bits, traces=self._traces)
         self._execution = prepared.execution
         self._scheduler.set_model(
             needs_snapshots=prepared.needs_snapshots,
@@ -169,16 +173,7 @@ class Worker:
     def _on_progress(self, bytes_read: int, bytes_total: int) -> None:
         if self._mailbox.is_stopping:
             raise Stopping
-        now = self._clock()
-        had = self._facts.load
-        if bytes_read == 0:
-            self._reading_began_at = now
-        self._facts.load = LoadProgress(
-            bytes_read=bytes_read,
-            bytes_total=bytes_total,
-            seconds=now - self._started_at,
-            read_seconds=now - self._reading_began_at if bytes_read > had.bytes_read else had.read_seconds,
-        )
+        self._facts.load = self._load_clock.read(bytes_read, bytes_total)
         self._publish_if_due()
 
     def _serve(self, execution: Execution) -> None:
@@ -198,8 +193,8 @@ class Worker:
             case Cancel(request):
                 if self._mailbox.is_live(request):
                     self._answering.finish(request, "cancelled")
-            case ClearCache(tell):
-                self._paused(lambda: tell(execution.clear_cache()))
+            case Order(do):
+                self._paused(lambda: do(execution))
                 self._notice_cache(execution)
                 self._publish()
             case Stop():
@@ -362,6 +357,8 @@ class Worker:
 
     def _end_all(self, error: EngineError) -> None:
         """Take nothing more, and fail whoever is here or was about to enter."""
+        if self._execution is not None:
+            self._execution.stop_trace("ended")
         self._execution = None
         present = set(map(id, self._scheduler.requests))
         for request in self._mailbox.close():
@@ -392,6 +389,7 @@ class Worker:
             self._memory.sample(now, kv_bytes=0 if execution is None else execution.kv_bytes),
             cache=None if execution is None else execution.cache_status(),
             governor=None if self._governor is None else self._governor.status(),
+            trace=None if execution is None else execution.trace_status,
             now=now,
             unix_now=time.time(),
             uptime_s=now - self._started_at,

@@ -24,7 +24,7 @@ from starlette.routing import Route
 from engine.door.answers import encoded_response, error_response, json_response
 from engine.door.doorkeeper import Doorkeeper, read_body
 from engine.door.stream import EventStream
-from engine.errors import EngineError, InvalidRequest, NotFound, NotImplementedHere, NotReady, Stopping
+from engine.errors import EngineError, InvalidRequest, NotFound, NotReady, Stopping
 from engine.request import Request
 from engine.wire import (
     CACHE_CLEAR,
@@ -37,7 +37,6 @@ from engine.wire import (
     TRACE_START,
     TRACE_STOP,
     Accepted,
-    CacheCleared,
     CancelAnswer,
     EngineState,
     Health,
@@ -46,6 +45,7 @@ from engine.wire import (
 
 if TYPE_CHECKING:  # the intake imports mlx-lm, and with it MLX; the door stands before that
     from engine.door.intake import Admitted, Intake
+    from engine.execution import Execution
 
 logger = logging.getLogger(__name__)
 
@@ -63,8 +63,8 @@ class Worker(Protocol):
 
     def cancel(self, request_id: str) -> bool: ...
 
-    def clear_cache(self, tell: Callable[[CacheCleared], None]) -> None:
-        """`tell` is called on another thread, once, unless the worker ends first."""
+    def order(self, do: "Callable[[Execution], None]") -> None:
+        """`do` is called on another thread, once, unless the worker ends first."""
 
 
 class Door:
@@ -130,23 +130,35 @@ class Door:
         """Answers between two steps of the device, so this alone may wait for one. Kept text goes, too."""
         self._refuse_unless_ready()
         await self._on_text_thread(self._open_intake.forget)
+        return json_response(await self._told(lambda execution: execution.clear_cache()))
+
+    async def start_trace(self, _: HttpRequest) -> Response:
+        """A trace that is being written goes on. Answers between two steps, as above; so does the end of one."""
+        self._refuse_unless_ready()
+        model, plan = self._worker.snapshot.model, self._worker.snapshot.memory_plan
+        name, pool_bytes = "" if model is None else model.id, 0 if plan is None else plan.pool_bytes
+        return json_response(await self._told(lambda each: each.start_trace(model=name, pool_bytes=pool_bytes)))
+
+    async def stop_trace(self, _: HttpRequest) -> Response:
+        self._refuse_unless_ready()
+        return json_response(await self._told(lambda execution: execution.stop_trace()))
+
+    async def _told(self, work: "Callable[[Execution], Answer]") -> Answer:
+        """What the worker's thread found when it did the work."""
         loop = asyncio.get_running_loop()
-        cleared: asyncio.Future[CacheCleared] = loop.create_future()
+        told: asyncio.Future[Answer] = loop.create_future()
 
-        def tell(answer: CacheCleared) -> None:
-            loop.call_soon_threadsafe(_settle, cleared, answer)
+        def do(execution: "Execution") -> None:
+            answer = work(execution)
+            loop.call_soon_threadsafe(_settle, told, answer)
 
-        self._worker.clear_cache(tell)
-        answer = await self._unless_stopping(cleared)
-        return json_response(answer)
+        self._worker.order(do)
+        return await self._unless_stopping(told)
 
     async def shutdown(self, _: HttpRequest) -> Response:
         self.stop()
         self._on_shutdown()
         return json_response(self._health())
-
-    async def not_here(self, http: HttpRequest) -> Response:
-        raise NotImplementedHere(f"{http.url.path} is not implemented yet")
 
     @property
     def _open_intake(self) -> "Intake":
@@ -207,9 +219,9 @@ class Door:
             working.cancel()
 
 
-def _settle(cleared: "asyncio.Future[CacheCleared]", answer: CacheCleared) -> None:
-    if not cleared.done():
-        cleared.set_result(answer)
+def _settle(told: "asyncio.Future[Answer]", answer: Answer) -> None:
+    if not told.done():
+        told.set_result(answer)
 
 
 def make_app(door: Door, *, secret: str, port: int) -> Starlette:
@@ -222,7 +234,8 @@ def make_app(door: Door, *, secret: str, port: int) -> Starlette:
             Route(CANCEL, door.cancel, methods=["POST"]),
             Route(SHUTDOWN, door.shutdown, methods=["POST"]),
             Route(CACHE_CLEAR, door.clear_cache, methods=["POST"]),
-            *[Route(path, door.not_here, methods=["POST"]) for path in (TRACE_START, TRACE_STOP)],
+            Route(TRACE_START, door.start_trace, methods=["POST"]),
+            Route(TRACE_STOP, door.stop_trace, methods=["POST"]),
         ],
         middleware=[Middleware(Doorkeeper, secret=secret, port=port)],
         exception_handlers={

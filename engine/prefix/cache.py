@@ -13,8 +13,10 @@ import msgspec
 from engine.blocks import BLOCK_TOKENS, floor_to_block
 from engine.prefix.boundaries import Policy, armed_boundaries
 from engine.prefix.index import Piece, PrefixIndex
+from engine.prefix.state import state_of
 from engine.trace.recorder import NO_RECORDER, CachedRequest, Recorder
-from engine.wire import CacheCleared, CacheStatus, SnapshotKind
+from engine.trace.tracing import Tracing
+from engine.wire import CacheCleared, CacheStatus, SnapshotKind, TraceStatus
 
 logger = logging.getLogger(__name__)
 
@@ -88,6 +90,19 @@ class PrefixCache:
     @property
     def needs_snapshots(self) -> bool:
         return self._store is not None and self._store.needs_snapshots
+
+    def trace(self, tracing: Tracing, *, model: str, pool_bytes: int) -> TraceStatus:
+        """Begin a trace of what is done here from now on. `pool_bytes`: what rows and this cache share."""
+        return tracing.start(
+            model=model,
+            needs_snapshots=self.needs_snapshots,
+            pool_bytes=pool_bytes,
+            state_of=lambda key_of, owner_of: state_of(self.index, key_of=key_of, owner_of=owner_of),
+            attach=self._attach,
+        )
+
+    def _attach(self, recorder: Recorder) -> None:
+        self.recorder = recorder
 
     @property
     def used_bytes(self) -> int:

@@ -31,10 +31,10 @@ StateOf = Callable[[Callable[[bytes], bytes], Callable[[str], str]], IndexState]
 
 
 class Tracing:
-    """At most one trace at a time; `status` is what GET /status says of it."""
+    """At most one trace at a time; `status` is what GET /status says of it. `folder` None: there is no place."""
 
     def __init__(
-        self, folder: Path, *, largest_bytes: int = LARGEST_BYTES, wall: Callable[[], float] = time.time
+        self, folder: Path | None, *, largest_bytes: int = LARGEST_BYTES, wall: Callable[[], float] = time.time
     ) -> None:
         self._folder = folder
         self._largest_bytes = largest_bytes
@@ -65,6 +65,9 @@ class Tracing:
         """
         if self._file is not None:
             return self.status
+        if self._folder is None:
+            self._status = TraceStatus(is_on=False, error="there is no folder for traces")
+            return self._status
         began_at_s = self._wall()
         name = f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(began_at_s))}-{_plain(model)}.trace"
         try:

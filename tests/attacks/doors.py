@@ -78,6 +78,9 @@ class Door:
     ) -> bytes:
         lines = [f"{method} {self.page if path is None else path} HTTP/1.1", f"Host: {host or self.host}"]
         lines += [*(self.pass_headers if has_pass else ()), *headers]
+        if method == "HEAD":
+            # Its answer announces a body that does not come.
+            lines.append("Connection: close")
         if body or method not in ("GET", "HEAD"):
             lines.append(f"Content-Length: {len(body)}")
         return "\r\n".join([*lines, "", ""]).encode("utf-8") + body

@@ -9,6 +9,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 import psutil
@@ -38,6 +39,7 @@ from engine.wire import (
     Timings,
     ToolCallBegin,
     ToolCallDelta,
+    TraceStatus,
     Usage,
 )
 from engine.wire import Prefill as PrefillEvent
@@ -88,6 +90,7 @@ class ScriptedWorker:
         self._launch = launch
         self._context_tokens = context_tokens
         self._cache = figures.ScriptedCache(script.start.cache_off, PLAN)
+        self._trace = TraceStatus(is_on=False)
         self._began_at = time.monotonic()
         self._plays: dict[str, Play] = {}
         self._slots = asyncio.Semaphore(launch.concurrency)
@@ -121,9 +124,21 @@ class ScriptedWorker:
         play.task.cancel()
         return True
 
-    def clear_cache(self, tell: Callable[[CacheCleared], None]) -> None:
-        tell(self._cache.clear())
+    def order(self, do: Callable[[Any], None]) -> None:
+        """It is its own execution."""
+        do(self)
         self.snapshot = self._status()
+
+    def clear_cache(self) -> CacheCleared:
+        return self._cache.clear()
+
+    def start_trace(self, *, model: str, pool_bytes: int) -> TraceStatus:
+        self._trace = TraceStatus(is_on=True, file=f"{model}.trace", began_at_s=time.time())
+        return self._trace
+
+    def stop_trace(self) -> TraceStatus:
+        self._trace = TraceStatus(is_on=False, file=self._trace.file, ended="stopped")
+        return self._trace
 
     async def stop(self) -> None:
         tasks = [play.task for play in self._plays.values() if play.task is not None]

@@ -94,7 +94,7 @@ class Stack:
         return httpx.Client(base_url=self.api_base, headers=headers, trust_env=False, timeout=60, **options)
 
     def admin(self) -> httpx.Client:
-        headers = {"Authorization": f"Bearer {self.home.admin_secret()}"}
+        headers = {"Authorization": f"Bearer {self.home.admin_secret()}", "Content-Type": "application/json"}
         base = f"http://127.0.0.1:{self.ports['admin']}"
         return httpx.Client(base_url=base, headers=headers, trust_env=False, timeout=60)
 

@@ -20,7 +20,9 @@ from engine.wire import (
     Finished,
     Prefill,
     ReasoningDelta,
+    Status,
     TextDelta,
+    TraceStatus,
 )
 from tests.story.bad_bodies import BAD
 from tests.story.engines import FAKE, REAL, Engine, asked, event, wait_for
@@ -297,11 +299,14 @@ def test_clearing_the_cache_says_what_was_freed(engine):
     assert msgspec.json.decode(answer.content, type=CacheCleared, strict=True).blocks >= 0
 
 
-@pytest.mark.parametrize("path", ["/trace/start", "/trace/stop"])
-def test_what_is_not_built_yet_says_so(engine, path):
-    status, error = engine.error(path, b"")
+def test_a_trace_is_begun_and_ended_while_the_engine_serves(engine):
+    begun = engine.http.post("/trace/start")
+    during = msgspec.json.decode(engine.http.get("/status").content, type=Status).trace
+    ended = engine.http.post("/trace/stop")
 
-    assert (status, error.code) == (501, "not_implemented")
+    begun, ended = (msgspec.json.decode(each.content, type=TraceStatus, strict=True) for each in (begun, ended))
+    assert (begun.is_on, during.is_on, ended.is_on) == (True, True, False)
+    assert begun.file == during.file == ended.file and ended.ended == "stopped"
 
 
 def test_unknown_paths_and_methods_answer_in_the_same_shape(engine):

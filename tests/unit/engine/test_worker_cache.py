@@ -138,7 +138,7 @@ def test_clearing_the_cache_frees_it_and_leaves_who_runs(dense):
         assert runs_on.started.wait(PATIENCE_S)
         answers, told = [], threading.Event()
 
-        worker.clear_cache(lambda answer: (answers.append(answer), told.set()))
+        worker.order(lambda execution: (answers.append(execution.clear_cache()), told.set()))
 
         assert told.wait(PATIENCE_S)
         assert answers[0].blocks >= 9 and answers[0].freed_bytes > 0
