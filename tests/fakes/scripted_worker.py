@@ -321,6 +321,7 @@ class ScriptedWorker:
             memory_actual=MemoryActual(process_bytes=psutil.Process().memory_info().rss),
             requests=tuple(self._request_status(play, now) for play in self._plays.values()),
             cache=self._cache.status() if is_ready else None,
+            trace=self._trace,
             promises=figures.promises(max_gap_ms=self._launch.max_gap_ms, decode_share=self._launch.decode_share),
             governor=figures.governor(PLAN),
         )
