@@ -17,6 +17,7 @@ from webui.views.shell import Shell
 # Refused before there is a request to write down: at the door, by the shape of the body, or because only tokens were
 # to be counted.
 WITHOUT_A_ROW = {
+    "headers_too_large",
     "host_not_allowed",
     "invalid_api_key",
     "method_not_allowed",

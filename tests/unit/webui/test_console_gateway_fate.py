@@ -15,6 +15,7 @@ from control.wire import ProcessRecord
         (2**22 + 1, "gateway crashed or was killed", "the command splash up starts the gateway again"),
         (None, "gateway not answering", "has ended in order"),
     ],
+    ids=["hangs", "killed", "ended"],
 )
 async def test_a_silent_gateway_that_was_killed_is_told_from_one_that_hangs_and_one_that_ended_in_order(
     console, pid, said, hint
