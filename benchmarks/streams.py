@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -127,6 +128,7 @@ def running(
     max_streams: int = 4,
     plan: MemoryPlan | None = None,
     promises: Promises = DEFAULT_PROMISES,
+    traces: Path | None = None,
 ) -> Iterator[Worker]:
     """A worker that is ready; ended afterwards, also when it failed."""
     fatal: list[Exception] = []
@@ -138,6 +140,7 @@ def running(
         on_fatal=fatal.append,
         max_streams=max_streams,
         promises=promises,
+        traces=traces,
     )
     worker.start()
     try:

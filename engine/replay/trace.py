@@ -86,6 +86,11 @@ class Trace:
         last = self.events[-1] if self.events else None
         return getattr(last, "at_ms", 0.0) / 1000
 
+    @property
+    def num_blocks(self) -> int:
+        """Different blocks of all sequences."""
+        return len(self._parents)
+
     def chain(self, known: bytes, new_keys: bytes) -> list[bytes]:
         """All blocks of a sequence, from its first."""
         before: list[bytes] = []
