@@ -67,6 +67,7 @@ def _arguments() -> argparse.Namespace:
 
 
 def _serve(settings: Settings, home: Home, arguments: argparse.Namespace) -> int:
+    home.renew_admin_secret()
     # The ports first: a person who started a second Splash is told at once, and nothing was touched.
     if settings.api_host != settings.host:
         # A BSD kernel gives a port at every address although another program has it at this one.

@@ -10,10 +10,14 @@ CommandFailed           1
 │   └── StartRefused    5
 ├── ServiceStays        1
 ├── OrderRefused        1
+│   └── ControlLeaves   1
 ├── BackupFailed        1
 ├── NotAnswering        1
 ├── NotRunning          3
+│   └── ControlGone     3
+├── NothingWritten      3
 ├── PortTaken           5
+├── PortPassing         5
 ├── PortUnusable        1
 └── AlreadyRuns         5
 """
@@ -64,6 +68,16 @@ class OrderRefused(CommandFailed):
     """Control understood, and said no."""
 
 
+class ControlLeaves(OrderRefused):
+    """It ends with its last request, and whoever told it to is not there any more to start the next."""
+
+    def __init__(self, *, waits_for: str) -> None:
+        super().__init__(
+            f"Control leaves: it waits for {waits_for} to finish, and nobody starts the next. `splash up` waits for "
+            "that and does; `splash restart --force` does not wait."
+        )
+
+
 class BackupFailed(CommandFailed):
     """No copy was made; the sentence says why."""
 
@@ -80,8 +94,25 @@ class NotAnswering(CommandFailed):
 class NotRunning(CommandFailed):
     exit_code = 3
 
-    def __init__(self) -> None:
-        super().__init__("Splash is not running; `splash up` starts it.")
+    def __init__(self, sentence: str = "Splash is not running; `splash up` starts it.") -> None:
+        super().__init__(sentence)
+
+
+class ControlGone(NotRunning):
+    """The rest of Splash goes on without it."""
+
+    def __init__(self, *, rest: str) -> None:
+        """`rest`: who runs, with its verb."""
+        super().__init__(f"Control is not running ({rest}); `splash up` starts it.")
+
+
+class NothingWritten(CommandFailed):
+    """A log has no line yet."""
+
+    exit_code = 3
+
+    def __init__(self, *, log: str) -> None:
+        super().__init__(f"Nothing was written to the {log} log yet.")
 
 
 class PortTaken(CommandFailed):
@@ -93,6 +124,18 @@ class PortTaken(CommandFailed):
         end = "end that" if home is None else f"end that with `SPLASH_HOME={shlex.quote(str(home))} splash quit`"
         super().__init__(f"Port {port} is taken by {whose}; {end}, or give this Splash another port with {key}.")
         self.port = port
+
+
+class PortPassing(CommandFailed):
+    """Nobody listens on it: a connection to somewhere else has it at this end."""
+
+    exit_code = 5
+
+    def __init__(self, *, port: int, key: str, user: str) -> None:
+        super().__init__(
+            f"Port {port} is in use by an outgoing connection of {user}, and will be free when that ends; try again "
+            f"soon, or give this Splash another port with {key}."
+        )
 
 
 class PortUnusable(CommandFailed):

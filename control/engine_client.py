@@ -4,9 +4,9 @@ It does not find, start or stop the process, and decides nothing about a request
 """
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from types import TracebackType
-from typing import Final, Literal, Protocol, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeVar
 
 import httpx
 import msgspec
@@ -53,10 +53,15 @@ class EngineSource(Protocol):
 
 
 class EngineClient:
-    """Every method raises EngineGone when the engine can't be reached or breaks off, EngineRefused when it says no."""
+    """Every method raises EngineGone when the engine can't be reached or breaks off, EngineRefused when it says no.
 
-    def __init__(self, *, port: int, secret: str, host: str = "127.0.0.1") -> None:
+    `is_there` is asked on each new connection, on the event loop: when it says no, another process has the port by now,
+    which is told neither the secret nor a prompt.
+    """
+
+    def __init__(self, *, port: int, secret: str, is_there: Callable[[], bool], host: str = "127.0.0.1") -> None:
         self.port = port
+        self._is_there = is_there
         self._http = httpx.AsyncClient(
             base_url=f"http://{host}:{port}",
             headers={"authorization": f"Bearer {secret}"},
@@ -122,7 +127,13 @@ class EngineClient:
         self, method: str, path: str, *, limit_s: float, body: bytes | None = None, stream: bool = False
     ) -> httpx.Response:
         """The response of status 2xx; with its body read unless `stream`."""
-        request = self._http.build_request(method, path, content=body, headers={"content-type": "application/json"})
+        request = self._http.build_request(
+            method,
+            path,
+            content=body,
+            headers={"content-type": "application/json"},
+            extensions={"trace": self._look_who_is_there},
+        )
         try:
             async with asyncio.timeout(limit_s):
                 response = await self._http.send(request, stream=stream)
@@ -140,6 +151,12 @@ class EngineClient:
             # How httpx says, under uvloop, that the connection was cut between its making and its first use.
             raise EngineGone("the connection was cut at once", was_reached=False) from error
         raise EngineRefused(_error_answer(response), engine_status=response.status_code)
+
+    async def _look_who_is_there(self, event: str, information: dict[str, Any]) -> None:
+        """httpx tells each step of a request; after this one it sends the head."""
+        if event == "connection.connect_tcp.complete" and not self._is_there():
+            await information["return_value"].aclose()
+            raise EngineGone("it does not listen any more", was_reached=False)
 
 
 class Generation:

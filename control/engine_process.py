@@ -20,6 +20,7 @@ from control.errors import EngineLingers
 from control.home import Home
 from control.identity import live_process, runs_for, start_of, verify
 from control.lifecycle import Exit, Wanted
+from control.listener import Listener, find_listener
 from control.log_files import last_lines, open_log
 from control.loopback import ask
 from engine.wire import SHUTDOWN, Launch, ProcessRecord
@@ -58,6 +59,7 @@ class EngineProcess:
         self._command = tuple(command)
         self._child: subprocess.Popen[bytes] | None = None
         self._launch: Launch | None = None
+        self._listener: Listener | None = None
         self._log_began_at = 0
         self._waits_since = 0.0
 
@@ -131,6 +133,8 @@ class EngineProcess:
         record = self._home.read_record("engine")
         if self.is_running or record is None:
             return None
+        # Found before it is verified: if it is open still when we connect, it was all the time.
+        listener = await asyncio.to_thread(find_listener, record, record.port)
         identity = await asyncio.to_thread(verify, record)
         if self.record is not None:
             return None
@@ -147,8 +151,8 @@ class EngineProcess:
             return Adopted(None)
         self._launch = launch
         self._waits_since = time.monotonic()
-        if identity.is_ours:
-            self.client = EngineClient(port=record.port, secret=launch.secret)
+        if identity.is_ours and listener is not None:
+            self._trust(launch, listener)
         logger.info("engine adopted pid=%d port=%d verdict=%s", record.pid, record.port, identity.verdict)
         return Adopted(_wanted(launch))
 
@@ -161,11 +165,11 @@ class EngineProcess:
             return False
         if (found.pid, found.nonce) != (expected.pid, expected.nonce):
             return False
-        is_ours = (await asyncio.to_thread(verify, found)).is_ours
-        if not is_ours or self.record is not expected:
+        listener = await asyncio.to_thread(find_listener, found, found.port)
+        if listener is None or not (await asyncio.to_thread(verify, found)).is_ours or self.record is not expected:
             return False
         self.record = found
-        self.client = EngineClient(port=found.port, secret=launch.secret)
+        self._trust(launch, listener)
         return True
 
     @property
@@ -232,9 +236,21 @@ class EngineProcess:
         """A child that was not reaped keeps its pid; another is known by what it answers, else by its command line."""
         return self._child is not None or verify(record).is_ours or runs_for(record, self._home.root)
 
+    def _trust(self, launch: Launch, listener: Listener) -> None:
+        self._listener = listener
+        self.client = EngineClient(port=listener.port, secret=launch.secret, is_there=listener.is_open)
+
     def _ask_to_end(self) -> None:
-        if self.record is not None and self._launch is not None and self.client is not None:
-            ask(self.record.port, SHUTDOWN, method="POST", secret=self._launch.secret, timeout_s=SHUTDOWN_TIMEOUT_S)
+        launch, listener = self._launch, self._listener
+        if launch is not None and listener is not None and self.client is not None:
+            ask(
+                listener.port,
+                SHUTDOWN,
+                method="POST",
+                secret=launch.secret,
+                timeout_s=SHUTDOWN_TIMEOUT_S,
+                is_ours=listener.is_open,
+            )
 
     def _require_nobody_lingers(self) -> None:
         record = self._home.read_record("engine")
@@ -278,6 +294,7 @@ class EngineProcess:
         self.client = None
         self._child = None
         self._launch = None
+        self._listener = None
 
 
 def secret_lost(record: ProcessRecord | None) -> str:

@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 # Reading the headers of hundreds of shards on a slow disk takes seconds.
 ANSWER_LIMIT_S: Final = 60.0
+KILL_LIMIT_S: Final = 5.0
 # Source: engine.errors.ModelNotFound.
 MODEL_NOT_FOUND: Final = "not_found"
 # Source: engine.__main__: the model can't be served, which is an answer and no fault.
@@ -143,8 +144,10 @@ class EngineQuestions:
                 async with asyncio.timeout(ANSWER_LIMIT_S):
                     answer, complaint = await process.communicate()
             except TimeoutError as error:
+                logger.warning("engine question took too long asked=%r", " ".join(arguments))
                 raise ModelRefused(
-                    f"The engine did not answer `{arguments[0]}` within {ANSWER_LIMIT_S:.0f} s."
+                    f"The engine did not answer `{arguments[0]}` within {ANSWER_LIMIT_S:.0f} s, and was ended; "
+                    "a folder of models on a disk that does not answer is the likely cause."
                 ) from error
             return _Said(arguments, answer, complaint, process.returncode)
 
@@ -167,7 +170,15 @@ class EngineQuestions:
         finally:
             if process.returncode is None:
                 process.kill()
+                await self._until_gone(process)
+
+    async def _until_gone(self, process: asyncio.subprocess.Process) -> None:
+        """Killed, it is gone at once, unless a disk holds it; then it is left to go when that lets it."""
+        try:
+            async with asyncio.timeout(KILL_LIMIT_S):
                 await process.wait()
+        except TimeoutError:
+            logger.error("engine question does not end pid=%d", process.pid)
 
 
 def _plan_arguments(wanted: Wanted) -> list[str]:

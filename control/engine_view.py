@@ -73,6 +73,7 @@ def engine_view(
         status_age_s=age_s,
         holds=lifecycle.gate == "held",
         is_downloading=orders.fetched is not None,
+        last_model=orders.last_model,
     )
 
 

@@ -3,6 +3,8 @@
 It knows no path but those that need no key, and reads no body.
 """
 
+import hashlib
+import logging
 import uuid
 from typing import Final
 
@@ -10,10 +12,15 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from control.dialects.error_answers import ErrorAnswer, answers_of
-from control.errors import ApiError, HostNotAllowed, NotAuthenticated
+from control.errors import ApiError, HostNotAllowed, NotAuthenticated, UnknownModel
 from control.keys import Key, KeyRing
 from control.lan import LanHosts
 
+logger = logging.getLogger(__name__)
+
+_LONGEST_LOGGED: Final = 80
+_FINGERPRINT_LEN: Final = 8
+_MOST_FINGERPRINTS: Final = 2
 # Paths without a key: Claude Code asks HEAD / first; a load balancer asks for health.
 OPEN_PATHS: Final = ("/", "/healthz")
 
@@ -52,6 +59,7 @@ class Gate:
             self._check_host(scope)
             key = None if scope["path"] in OPEN_PATHS else self._key(scope)
         except ApiError as error:
+            log_refusal(request_id, error, path=scope["path"], key=_fingerprints(scope))
             await error_response(answer_of(error))(scope, receive, send_with_id)
             return
         scope.setdefault("state", {}).update(request_id=request_id, key=key, answer_of=answer_of)
@@ -73,6 +81,21 @@ class Gate:
         raise NotAuthenticated
 
 
+def log_refusal(request_id: str, error: ApiError, *, path: str, key: str) -> None:
+    """`key`: its name as a literal, or what tells it from others without being it."""
+    model = error.name[:_LONGEST_LOGGED] if isinstance(error, UnknownModel) else None
+    logger.info(
+        "request refused id=%s key=%s path=%r status=%d error=%s param=%r model=%r",
+        request_id,
+        key,
+        path[:_LONGEST_LOGGED],
+        error.status,
+        error.code,
+        None if error.param is None else error.param[:_LONGEST_LOGGED],
+        model,
+    )
+
+
 def error_response(answer: ErrorAnswer) -> Response:
     response = Response(answer.body, status_code=answer.status)
     response.raw_headers.extend(answer.headers)
@@ -87,6 +110,12 @@ def _tokens(scope: Scope) -> list[bytes]:
         if scheme.lower() == b"bearer":
             tokens.append(token.strip())
     return tokens
+
+
+def _fingerprints(scope: Scope) -> str:
+    """The beginning of the hash of each key that was sent, as many as say something."""
+    found = [hashlib.sha256(token).hexdigest()[:_FINGERPRINT_LEN] for token in _tokens(scope)[:_MOST_FINGERPRINTS]]
+    return ",".join(found) or "-"
 
 
 def _values(scope: Scope, name: bytes) -> list[bytes]:

@@ -118,6 +118,13 @@ class Home:
             )
         return secret
 
+    def renew_admin_secret(self) -> None:
+        """For a control that starts, before it listens: what was known of an earlier one opens nothing any more.
+
+        Whoever holds the secret reads it anew for each control. Raises HomeUnusable.
+        """
+        write_whole(self.admin_secret_file, secrets.token_urlsafe(SECRET_BYTES).encode())
+
     def made_admin_secret(self) -> str:
         """For control alone: the secret that is there, else a new one in the place of nothing or of a damaged one."""
         secret = self._readable_admin_secret()
@@ -147,6 +154,11 @@ class Home:
     def require_room_for_launch(self) -> None:
         """Raises HomeUnusable when what is written at a start of the engine could not be written now."""
         with _tried(self.launch_file), _tried(self.record_file("engine")):
+            return
+
+    def require_room_for_record(self, name: ProcessName) -> None:
+        """Raises HomeUnusable when such a process could not write its record now."""
+        with _tried(self.record_file(name)):
             return
 
     def write_launch(self, launch: Launch) -> None:

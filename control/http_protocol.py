@@ -5,7 +5,8 @@
 3. HTTP/1.0 knows no chunks: its answers end with the connection.
 4. What is no HTTP at all is refused in the API's own shape.
 5. It speaks HTTP/1.1 whatever else is offered: an Upgrade header is left out, and the body is read.
-6. Whoever does not say in time, and in bounded room, what is wanted is cut off; one client too many is told so.
+6. Whoever does not say in time, and in bounded room, what is wanted is cut off; one client too many is told so, and
+   other machines never have all of the places, nor one of them most.
 7. An address that names another host than the Host header does is refused: the application sees the header only.
 
 It knows no key and no request, and no path but for the shape of a refusal.
@@ -23,6 +24,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from control.dialects.error_answers import answers_of
 from control.errors import ApiError, HeadTooLarge, HostNotAllowed, NotHttp, TooManyConnections
+from control.lan import is_loopback
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +34,9 @@ logger = logging.getLogger(__name__)
 SEND_BUFFER_BYTES: Final = 128 * 1024
 # So many beyond the limit are told why; to answer takes a connection, so whoever comes then is only cut off.
 TOLD_LIMIT: Final = 32
+# Of the places of clients, so many quarters may other machines have together, and one address of theirs.
+GUEST_QUARTERS: Final = 3
+GUEST_QUARTERS_EACH: Final = 1
 # Of one header: ": " and the end of its line.
 SEPARATORS_LEN: Final = 4
 
@@ -47,6 +52,8 @@ class HttpProtocol(HttpToolsProtocol):
     connection_limit: ClassVar[int | None] = None
     """So many clients at once are served."""
 
+    guest: str | None = None
+    """The address of another machine; None: it is this one."""
     _is_deaf = False
     _is_one_too_many = False
     _is_upgrade = False
@@ -59,10 +66,7 @@ class HttpProtocol(HttpToolsProtocol):
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
         self._await_head()
         if self.connection_limit is not None:
-            num_too_many = len(self.connections) - self.connection_limit
-            self._is_one_too_many = num_too_many > 0
-            if num_too_many > TOLD_LIMIT:
-                transport.abort()
+            self._find_a_place(self.connection_limit)
 
     @classmethod
     def limited_to(cls, connection_limit: int) -> type["HttpProtocol"]:
@@ -199,6 +203,26 @@ class HttpProtocol(HttpToolsProtocol):
 
     # --- A client that does not say what it wants, and one too many ---
 
+    def _find_a_place(self, limit: int) -> None:
+        num_too_many = len(self.connections) - limit
+        # Who has left already has no address.
+        host = self.client[0] if self.client else "unknown"
+        if not is_loopback(host):
+            self.guest = host
+            guests = [each.guest for each in self.connections if isinstance(each, HttpProtocol) and each.guest]
+            num_too_many = max(num_too_many, guests.count(host) - _quarters(limit, GUEST_QUARTERS_EACH))
+            if len(guests) > _quarters(limit, GUEST_QUARTERS):
+                # Telling would take one of the places that are kept.
+                self._turn_out()
+        self._is_one_too_many = num_too_many > 0
+        if num_too_many > TOLD_LIMIT:
+            self._turn_out()
+
+    def _turn_out(self) -> None:
+        # It has no place from now on, though it is gone a moment later only.
+        self.connections.discard(self)
+        self.transport.abort()
+
     def _await_head(self) -> None:
         if self._head_check is None and not self.transport.is_closing():
             self._head_check = self.loop.call_later(self.head_limit_s, self._cut_without_head)
@@ -259,6 +283,10 @@ class HttpProtocol(HttpToolsProtocol):
         self.transport.write(STATUS_LINE[answer.status] + headers.encode() + answer.body)
         self.transport.close()
         self._watch_the_end()
+
+
+def _quarters(limit: int, number: int) -> int:
+    return max(1, limit * number // 4)
 
 
 async def _turn_away(scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:

@@ -176,6 +176,14 @@ def port_holder(port: int) -> PortHolder | None:
     return None
 
 
+def outgoing_holder(port: int) -> PortHolder | None:
+    """Who has a connection whose near end is that port, and does not listen there; None when nobody is seen."""
+    for process in psutil.process_iter():
+        if any(near == port and status != psutil.CONN_LISTEN for near, status in _near_ends(process)):
+            return PortHolder(process.pid, _command(process))
+    return None
+
+
 def splash_home_of(holder: PortHolder | None) -> Path | None:
     """The home of a Splash of which this is a process: its command or its folder names it, and its record the pid."""
     if holder is None or holder.pid is None:
@@ -214,6 +222,14 @@ def _listening_address(process: psutil.Process, port: int) -> str | None:
         return None
     addresses = (c.laddr for c in connections if c.status == psutil.CONN_LISTEN)
     return next((str(address.ip) for address in addresses if address.port == port), None)
+
+
+def _near_ends(process: psutil.Process) -> tuple[tuple[int, str], ...]:
+    """The local port and the state of each TCP socket; none when they are not shown to us."""
+    try:
+        return tuple((c.laddr.port, c.status) for c in process.net_connections(kind="tcp") if c.laddr)
+    except psutil.Error:
+        return ()
 
 
 def _command(process: psutil.Process) -> str | None:

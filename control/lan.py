@@ -60,6 +60,16 @@ def local_ipv4() -> tuple[str, ...]:
     return tuple(str(each) for each in addresses if not each.is_global and not each.is_loopback)
 
 
+def is_loopback(address: str) -> bool:
+    """Whether a peer of that address is on this machine. What is no address is not."""
+    try:
+        found = ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    mapped = found.ipv4_mapped if isinstance(found, ipaddress.IPv6Address) else None
+    return (mapped or found).is_loopback
+
+
 def _literal(address: str) -> str | None:
     """As it stands in a Host header; an IPv4 client of an IPv6 socket has used the IPv4 one. None: it is no address."""
     try:

@@ -42,6 +42,10 @@ class LoadOrders:
         self._notice_s = notice_s
         self._task: asyncio.Task[ModelRefused | HomeFull | None] | None = None
 
+    @property
+    def last_model(self) -> str:
+        return self._remembered.last_model
+
     def complete(self, request: LoadRequest, lifecycle: Lifecycle) -> Wanted:
         """What is left out is what is on its way or runs; else what ran last."""
         # A model that failed is not asked for again by somebody who names none.

@@ -5,7 +5,7 @@ It is for identity checks and the CLI, where nothing else runs meanwhile; the ev
 
 import http.client
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -31,8 +31,12 @@ def ask(
     secret: str | None = None,
     timeout_s: float,
     host: str = LOOPBACK,
+    is_ours: Callable[[], bool] | None = None,
 ) -> Answer | None:
-    """The answer, or None when nobody answers HTTP there in time."""
+    """The answer, or None when nobody answers HTTP there in time.
+
+    `is_ours` is asked once connected; when it says no, nothing is sent, as if nobody had answered.
+    """
     headers = {"Host": f"[{host}]:{port}" if ":" in host else f"{host}:{port}"}
     if body is not None:
         headers["Content-Type"] = "application/json"
@@ -40,6 +44,9 @@ def ask(
         headers["Authorization"] = f"Bearer {secret}"
     connection = http.client.HTTPConnection(host, port, timeout=timeout_s)
     try:
+        connection.connect()
+        if is_ours is not None and not is_ours():
+            return None
         connection.request(method, path, body=body, headers=headers)
         answer = connection.getresponse()
         return Answer(answer.status, answer.read())
@@ -49,13 +56,16 @@ def ask(
         connection.close()
 
 
-def pieces(port: int, path: str, *, secret: str, timeout_s: float) -> Iterator[Answer]:
-    """A GET whose answer may be long, piece by piece, each with the same status.
+def pieces(port: int, path: str, *, secret: str, timeout_s: float, is_ours: Callable[[], bool]) -> Iterator[Answer]:
+    """A GET whose answer may be long, piece by piece, each with the same status. `is_ours` as in `ask`.
 
     Raises OSError and HTTPException when nobody answers in time, or the answer breaks off.
     """
     connection = http.client.HTTPConnection(LOOPBACK, port, timeout=timeout_s)
     try:
+        connection.connect()
+        if not is_ours():
+            raise ConnectionRefusedError(f"somebody else listens on port {port}")
         connection.request("GET", path, headers={"Host": f"{LOOPBACK}:{port}", "Authorization": f"Bearer {secret}"})
         answer = connection.getresponse()
         while piece := answer.read(PIECE_BYTES):

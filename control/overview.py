@@ -78,6 +78,7 @@ class OverviewSource:
             database=self._database(),
             power=self._power(),
             quitting=self._supervisor.is_quitting,
+            leaving=self._supervisor.is_leaving and not self._supervisor.is_quitting,
             api_base=self._api_base,
             version=self._version,
         )

@@ -1,17 +1,21 @@
 """How often a minute a wrong password may be tried: a few times from one address, a few times more from all together.
 
 Pure but for its clock: it checks no password. The right password is refused, too, while there are too many wrong ones.
+`Waiting` bounds how many stand in line for their turn.
 """
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
 WINDOW_S: Final = 60.0
 MOST_OF_ONE_ADDRESS: Final = 5
 MOST_OF_ALL: Final = 30
+# Each try takes a tenth of a second, on a busy machine a whole one: the last of these still has its answer in time.
+MOST_WAITING: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +40,23 @@ class PasswordAttempts:
 
     def failed(self, address: str) -> None:
         self._failures.append(_Failure(self._monotonic(), address))
+
+
+class Waiting:
+    """How many wait for their try or have it: one, and a few behind it."""
+
+    def __init__(self) -> None:
+        self._num = 0
+
+    @contextmanager
+    def place(self) -> Iterator[bool]:
+        """Whether there is one, for as long as the block."""
+        has_place = self._num <= MOST_WAITING
+        self._num += has_place
+        try:
+            yield has_place
+        finally:
+            self._num -= has_place
 
 
 def _wait_s(failures: list[_Failure], most: int, now_s: float) -> float:

@@ -6,7 +6,7 @@ It knows no more of a request than its path: the gate checks its key, a dialect 
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -33,7 +33,7 @@ from control.errors import (
     UnknownRoute,
     traced,
 )
-from control.gate import Gate, error_response
+from control.gate import Gate, error_response, log_refusal
 from control.keys import Key, KeyRing
 from control.lan import LanHosts
 from control.reception import Reception
@@ -96,8 +96,8 @@ def public_api(
         body = await body_of(request)
         asked = await parsed(messages.parse_count, body, request.state.request_id)
         models.check_model(asked.model, source, aliases)
-        counted = messages.count_body(await reception.until_closed(relay.count(asked.prompt)))
-        return Response(counted, media_type="application/json")
+        counting = reception.until_closed(relay.count(asked.prompt, request.state.key))
+        return Response(messages.count_body(await unless_gone(request, counting)), media_type="application/json")
 
     async def list_models(_request: Request) -> Response:
         return _json(models.model_list(source, aliases, now_s=started_at_s))
@@ -152,11 +152,29 @@ class RelayedAnswer:
 
 
 async def _cancel_when_gone(receive: Receive, work: asyncio.Task[None], delivery: Delivery) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+    await _until_gone(receive)
     # uvicorn says so after a whole answer, too; then what is left is tidying up, which must not be cut short.
     if not delivery.is_over:
         work.cancel()
+
+
+async def unless_gone(request: Request, work: Coroutine[Any, Any, Parsed]) -> Parsed:
+    """The result of `work`. Raises ClientDisconnect when the client leaves first; `work` is cancelled then."""
+    working = asyncio.create_task(work)
+    watch = asyncio.create_task(_until_gone(request.receive))
+    try:
+        await asyncio.wait((working, watch), return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        working.cancel()
+        watch.cancel()
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def parsed(parse: Callable[[bytes, str], Parsed], body: bytes, request_id: str) -> Parsed:
@@ -178,18 +196,25 @@ def _json(content: Any) -> Response:
 
 async def _api_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ApiError)
-    return error_response(request.state.answer_of(error))
+    return _refused(request, error)
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     """Starlette's own: no such path, or not by this method."""
     assert isinstance(error, HTTPException)
     if error.status_code == 405:
-        response = error_response(request.state.answer_of(MethodNotAllowed(request.method)))
+        response = _refused(request, MethodNotAllowed(request.method))
         response.headers.update(error.headers or {})
         return response
     # Not the path of `request.url`, which takes the first part of //v1/messages for a host.
-    return error_response(request.state.answer_of(UnknownRoute(request.scope["path"])))
+    return _refused(request, UnknownRoute(request.scope["path"]))
+
+
+def _refused(request: Request, error: ApiError) -> Response:
+    """What never became a request has no row: this line is all that is left of it."""
+    key = request.state.key
+    log_refusal(request.state.request_id, error, path=request.scope["path"], key="-" if key is None else repr(key.name))
+    return error_response(request.state.answer_of(error))
 
 
 async def _client_gone(_request: Request, _error: Exception) -> Response:

@@ -6,7 +6,8 @@ It reads no database (the counts of a few days are given at the start), and know
    gives a full key half a second first: a client that left may not have been noticed yet.
 2. One that is turned away, here or later, counts as nothing.
 3. Tokens are known when a request ends, so those in flight may carry a key past its limit; the next is refused.
-4. A request counts on the day on which it began. Days are this machine's. A clock that goes to another day and comes
+4. A prompt that is only counted is in flight as long, and is nothing of a day.
+5. A request counts on the day on which it began. Days are this machine's. A clock that goes to another day and comes
    back finds that day as it left it.
 """
 
@@ -62,13 +63,8 @@ class Quotas:
         """Count a request in. Raises KeyLimitReached, and counts nothing. What entered must `leave` exactly once."""
         self._turn_the_day()
         count = self._days.setdefault(self._day_s, {}).setdefault(key.id, _Count())
-        limits, in_flight = key.limits, self._in_flight.get(key.id, 0)
-        if limits.max_in_flight is not None and in_flight >= limits.max_in_flight:
-            raise KeyLimitReached(
-                f"The key {key.name!r} may have {_counted(limits.max_in_flight, 'request')} in flight, and has "
-                f"{in_flight}.",
-                retry_after_s=IN_FLIGHT_RETRY_S,
-            )
+        limits = key.limits
+        self._check_in_flight(key)
         if limits.requests_per_day is not None and count.requests >= limits.requests_per_day:
             raise self._used_up(
                 f"The key {key.name!r} has made its {_counted(limits.requests_per_day, 'request')} of today"
@@ -77,7 +73,7 @@ class Quotas:
             raise self._used_up(
                 f"The key {key.name!r} has used its {_counted(limits.tokens_per_day, 'token')} of today"
             )
-        self._in_flight[key.id] = in_flight + 1
+        self._in_flight[key.id] = self._in_flight.get(key.id, 0) + 1
         count.requests += 1
         return Entry(key_id=key.id, day_s=self._day_s)
 
@@ -92,10 +88,26 @@ class Quotas:
         else:
             count.tokens += tokens
 
+    def begin_count(self, key: Key) -> None:
+        """The tokens of a prompt are counted for the key. Raises KeyLimitReached. Each must `end_count` once."""
+        self._check_in_flight(key)
+        self._in_flight[key.id] = self._in_flight.get(key.id, 0) + 1
+
+    def end_count(self, key: Key) -> None:
+        self._in_flight[key.id] -= 1
+
     def usage(self, key_id: int) -> KeyUsage:
         self._turn_the_day()
         count = self._days.get(self._day_s, {}).get(key_id, _Count())
         return KeyUsage(requests=count.requests, tokens=count.tokens, in_flight=self._in_flight.get(key_id, 0))
+
+    def _check_in_flight(self, key: Key) -> None:
+        limit, in_flight = key.limits.max_in_flight, self._in_flight.get(key.id, 0)
+        if limit is not None and in_flight >= limit:
+            raise KeyLimitReached(
+                f"The key {key.name!r} may have {_counted(limit, 'request')} in flight, and has {in_flight}.",
+                retry_after_s=IN_FLIGHT_RETRY_S,
+            )
 
     def _turn_the_day(self) -> None:
         """A new day begins with nothing. One that was there already, for a clock that was wrong, goes on."""

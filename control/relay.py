@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from control.counting import CountingTurns
 from control.delivery import Delivery
 from control.dialects.error_answers import AnswerOf
 from control.dialects.exchange import Encoder, Exchange, HeartbeatMode, default_heartbeat
@@ -99,6 +100,7 @@ class Relay:
         self._monotonic = monotonic
         self._wall = wall
         self._lives: dict[str, Life] = {}
+        self._counting = CountingTurns()
 
     async def serve(
         self,
@@ -139,20 +141,18 @@ class Relay:
             error = life.error
             await delivery.fail(answer=lambda: answer_of(error), frames=lambda: life.encoder.error(error))
 
-    async def count(self, prompt: wire.Prompt) -> int:
-        """Tokens of a prompt that nobody wants an answer to, however long it is. Raises NoTokenizer, InvalidRequest."""
-        engine = self._source.engine
-        if engine is None:
-            raise NoTokenizer
+    async def count(self, prompt: wire.Prompt, key: Key) -> int:
+        """Tokens of a prompt that nobody wants an answer to, however long it is. Cancel it when the client is gone.
+
+        Raises NoTokenizer, InvalidRequest and KeyLimitReached.
+        """
+        await self._until_others_left(key)
+        self._quotas.begin_count(key)
         try:
-            return (await engine.count(prompt)).prompt_tokens
-        except EngineGone as error:
-            raise NoTokenizer from error
-        except EngineRefused as error:
-            reason = translated(error.answer, lambda field: field.removeprefix("prompt."))
-            if isinstance(reason, ContextTooLong):
-                return reason.prompt_tokens
-            raise NoTokenizer if isinstance(reason, EngineGone) else reason from error
+            async with self._counting.turn(key.id):
+                return await self._counted(prompt)
+        finally:
+            self._quotas.end_count(key)
 
     def cancel(self, request_id: str) -> bool:
         """By a person: the client gets a typed error. False when there is none, or it has its whole answer."""
@@ -206,6 +206,20 @@ class Relay:
             life.ticket.on_interrupt = lambda: delivery.is_over or work.cancel()
         if life.ticket.interruption is not None and not delivery.is_over:
             life.error = life.ticket.interruption
+
+    async def _counted(self, prompt: wire.Prompt) -> int:
+        engine = self._source.engine
+        if engine is None:
+            raise NoTokenizer
+        try:
+            return (await engine.count(prompt)).prompt_tokens
+        except EngineGone as error:
+            raise NoTokenizer from error
+        except EngineRefused as error:
+            reason = translated(error.answer, lambda field: field.removeprefix("prompt."))
+            if isinstance(reason, ContextTooLong):
+                return reason.prompt_tokens
+            raise NoTokenizer if isinstance(reason, EngineGone) else reason from error
 
     async def _until_others_left(self, key: Key) -> None:
         limit, deadline = key.limits.max_in_flight, self._monotonic() + LEAVING_LIMIT_S

@@ -60,10 +60,10 @@ class Supervisor:
         self.engine: EngineClient | None = None
         self.model: wire.ModelStatus | None = None
         self.is_quitting = False
+        self.is_leaving = False
         self.finished = asyncio.Event()
         self.on_status: Callable[[wire.Status], None] = _nobody_listens
         self.look_at_clocks: Callable[[], None] = lambda: None
-        self._is_leaving = False
         self._process = process
         self._line = line
         self._remembered = remembered
@@ -82,7 +82,7 @@ class Supervisor:
 
     @property
     def availability(self) -> Gate:
-        if self.is_quitting or self._is_leaving:
+        if self.is_quitting or self.is_leaving:
             return "none"
         # An engine that is ending takes nobody any more, even when its state has not followed yet.
         return "held" if self._lifecycle.gate == "ready" and self._ending is not None else self._lifecycle.gate
@@ -192,7 +192,7 @@ class Supervisor:
 
     def leave(self) -> None:
         """Control is about to end: nobody is let in any more, and those that wait are told."""
-        self._is_leaving = True
+        self.is_leaving = True
         self._settle()
 
     async def release(self) -> None:
@@ -389,7 +389,7 @@ class Supervisor:
     def _why_nobody_comes(self) -> ApiError:
         if self.is_quitting:
             return SplashQuits()
-        return GatewayRestarts() if self._is_leaving else NoModel()
+        return GatewayRestarts() if self.is_leaving else NoModel()
 
 
 def _nobody_listens(status: wire.Status) -> None:

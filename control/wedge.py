@@ -5,9 +5,10 @@ It asks nobody and ends nothing: `supervisor` tells it of every attempt to get a
 1. Silent: no answer for a while; longer while it loads, because reading and compiling can hold the interpreter's lock.
 2. Stalled: requests are in it, and neither a step was made nor a request ended; or control has sent it some, and its
    worker does not even publish. Before its first request is done, the device still compiles: patience is long.
-3. What waits for memory alone is no work: the machine may give some back.
-4. Only time between two attempts that came as they should counts: a machine or a control that slept proves nothing.
-5. After a sleep all patience begins anew: the engine wakes up, too, and its device with it.
+3. Its text side is at one prompt or one grammar: nobody else's prompt is read meanwhile, or its memory grows.
+4. What waits for memory alone is no work: the machine may give some back.
+5. Only time between two attempts that came as they should counts: a machine or a control that slept proves nothing.
+6. After a sleep all patience begins anew: the engine wakes up, too, and its device with it.
 """
 
 from dataclasses import dataclass
@@ -26,6 +27,8 @@ class WedgeLimits:
     stalled_s: float = 60.0
     # The first slices of a model compile kernels for minutes.
     stalled_at_first_s: float = 300.0
+    # A prompt of a million tokens takes seconds, a grammar at most five.
+    text_busy_s: float = 60.0
     awake_s: float = 15.0
 
 
@@ -45,17 +48,22 @@ class WedgeWatch:
         self._newest: Status | None = None
         self._silent_s = 0.0
         self._stalled_s = 0.0
+        self._text_busy_s = 0.0
 
     def woke(self, *, now: float) -> None:
         """The machine slept, or control stood still: the same engine, and all patience begins anew."""
         self._looked_at = now
-        self._silent_s = self._stalled_s = 0.0
+        self._silent_s = self._stalled_s = self._text_busy_s = 0.0
 
     def answered(self, status: Status, *, num_sent: int, now: float) -> str | None:
         """`num_sent`: requests that control has in the engine, as far as it knows."""
         awake_s, before = self._awake_s(now), self._newest
         self._newest = status
         self._silent_s = 0.0
+        # What it says itself, but no more than was seen of it: a sleep is no work.
+        self._text_busy_s = min(self._text_busy_s + awake_s, status.text_busy_s) if status.ready else 0.0
+        if self._text_busy_s >= self._limits.text_busy_s:
+            return f"The engine prepared one request for {self._text_busy_s:.0f} s, and was killed."
         if before is None or not status.ready or not _has_work(status, before, num_sent) or _moved(status, before):
             self._stalled_s = 0.0
             return None

@@ -8,6 +8,7 @@ from typing import Final, Literal
 
 from control.wire_connections import KEY_PLACEHOLDER, ClientConnection, ConnectionList
 from control.wire_database import Backup, BackupRequest
+from control.wire_ending import LeaveRequest, QuitRequest
 from control.wire_installation import Installation, StoredRows
 from control.wire_keys import (
     CreatedKey,
@@ -114,6 +115,7 @@ __all__ = [
     "KeyUsage",
     "KeyView",
     "LayoutStatus",
+    "LeaveRequest",
     "ListedRequest",
     "LoadProgress",
     "LogEntry",
@@ -147,6 +149,7 @@ __all__ = [
     "PriceList",
     "ProcessRecord",
     "PromiseStatus",
+    "QuitRequest",
     "Range",
     "Regression",
     "RequestChoices",
@@ -285,22 +288,6 @@ class HeartbeatSettings(Frozen, frozen=True, omit_defaults=False):
     choices: dict[str, tuple[str, ...]]
 
 
-class QuitRequest(Frozen, frozen=True, forbid_unknown_fields=True):
-    """POST /quit: engine, then control. Answered at once (202); progress is in the overview until control is gone."""
-
-    force: bool = False
-
-
-class LeaveRequest(Frozen, frozen=True, forbid_unknown_fields=True):
-    """POST /leave: control ends and leaves the engine with its weights, for the next control to adopt.
-
-    Answered at once (202): no new request is taken, waiting ones are told to come again, running ones finish; with
-    `force` they are cut, with a typed error each.
-    """
-
-    force: bool = False
-
-
 class Accepted(Frozen, frozen=True, omit_defaults=False):
     """202: begun. `running` requests finish first; `waiting` are held (or, on quit, told)."""
 
@@ -314,7 +301,7 @@ class EngineView(Frozen, frozen=True, omit_defaults=False):
 
     `holds`: requests that come now wait for a ready model. False: they run, or nobody is on the way and they get a 503.
     `cache` comes without its list of misses. `is_downloading`: `load` and `wanted_model` are about a model that is
-    being downloaded, while another one runs or ends.
+    being downloaded, while another one runs or ends. `last_model`: was ready last; None: an older control does not say.
     """
 
     state: EngineState
@@ -337,10 +324,14 @@ class EngineView(Frozen, frozen=True, omit_defaults=False):
     status_age_s: float | None = None
     holds: bool = False
     is_downloading: bool = False
+    last_model: str | None = None
 
 
 class Overview(Frozen, frozen=True, omit_defaults=False):
-    """GET /overview: what the first page shows, once a second. `slots` has NUM_SLOTS entries, None where free."""
+    """GET /overview: what the first page shows, once a second. `slots` has NUM_SLOTS entries, None where free.
+
+    `leaving`: control takes no new request, and ends with the last that runs.
+    """
 
     sampled_at_s: float
     engine: EngineView
@@ -353,6 +344,7 @@ class Overview(Frozen, frozen=True, omit_defaults=False):
     database: DatabaseHealth = DatabaseHealth()
     power: Power = Power()
     quitting: bool = False
+    leaving: bool = False
     api_base: str = ""
     version: str = ""
 

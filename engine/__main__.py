@@ -74,11 +74,13 @@ def _usual_home() -> Path:
 
 
 def _serve(parsed: argparse.Namespace) -> None:
+    from engine.kernel_cache import keep_kernels_private, usual_folder
     from engine.process import serve
 
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for chatty in ("uvicorn", "httpx", "asyncio"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+    keep_kernels_private(usual_folder())
     serve(parsed.home.absolute())
 
 

@@ -207,7 +207,11 @@ class ModelUnsound(Refused):
 
 
 def sentence(text: str, *, name: str = "") -> str:
-    """`text` as a sentence: a capital where it begins with a word, and not with a path or with the field `name`."""
+    """`text` as a sentence: a capital where it begins with a word, and not with a path or with the field `name`.
+
+    What UTF-8 can't write, of a file's name or content, is a question mark: it has to go through JSON.
+    """
+    text = text.encode("utf-8", "replace").decode()
     first = text.split(" ", 1)[0].rstrip(",:;")
     is_word = first.isalpha() and first.islower() and first != name
     whole = f"{text[:1].upper()}{text[1:]}" if is_word else text

@@ -3,8 +3,10 @@
 It reads headers only and starts nothing; it downloads nothing either.
 """
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 import psutil
@@ -18,10 +20,14 @@ from engine.model.library import model_folders, resolve
 from engine.model.preflight import Preflight, preflight
 from engine.wire import MemoryPlan, ProcessRecord
 
+logger = logging.getLogger(__name__)
+
 SAME_START_S = 2.0
 """A process whose start differs by more from its record has the pid of another that is gone."""
 
 KV_CHOICES = (None, 8, 4)
+
+_LONGEST_MESSAGE: Final = 1_000
 
 
 class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,11 +112,13 @@ def list_models(home: Path, folders: Sequence[Path] = (), *, limit: Limit | None
     for folder in (demo, *(folder for folder in model_folders(home, folders) if folder != demo)):
         try:
             found = preflight(folder)
-        except Refused as error:
-            refused.append(RefusedEntry(path=str(folder), message=error.message))
-        else:
             name = str(folder) if any(folder.is_relative_to(extra) for extra in folders) else found.name
             models.append(_entry(found, name, limit))
+        except Refused as error:
+            refused.append(_refused(folder, error.message))
+        except Exception as error:  # files of anybody's; the others of the list are not to suffer from one
+            logger.exception("model folder could not be judged path=%r", str(folder))
+            refused.append(_refused(folder, f"{folder} could not be judged ({type(error).__name__})."))
     return ModelsReport(models=tuple(models), refused=tuple(refused))
 
 
@@ -162,6 +170,15 @@ def _age_apart_s(process: psutil.Process, record: ProcessRecord) -> float:
     if record.created_after_boot_s is None:
         return float(abs(process.create_time() - record.created_at_s))
     return float(abs(process.create_time() - psutil.boot_time() - record.created_after_boot_s))
+
+
+def _refused(folder: Path, message: str) -> RefusedEntry:
+    return RefusedEntry(path=_written(str(folder)), message=_written(message)[:_LONGEST_MESSAGE])
+
+
+def _written(text: str) -> str:
+    """Names of files need not be UTF-8, and what they are written into must."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _entry(found: Preflight, name: str, limit: Limit) -> ModelEntry:

@@ -299,7 +299,8 @@ class Status(Frozen, frozen=True, omit_defaults=False):
     """GET /status: a snapshot that the worker published at `sampled_at_s` (Unix time).
 
     `sampled_monotonic_s` is for differences. `membership_epoch` grows whenever a request joins or leaves the decoding
-    streams, `steps` whenever the device did a step.
+    streams, `steps` whenever the device did a step. `text_busy_s`: how long what prepares prompts and grammars
+    has been at one piece of work, as of the answer; 0 while it has nothing to do.
     """
 
     sampled_at_s: float
@@ -329,3 +330,4 @@ class Status(Frozen, frozen=True, omit_defaults=False):
     roofline: Roofline | None = None
     device: DeviceStatus | None = None
     trace: TraceStatus | None = None
+    text_busy_s: float = 0.0

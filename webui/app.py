@@ -21,7 +21,7 @@ from control.wire import Health
 from webui.control_client import ControlClient
 from webui.errors import ConsoleError
 from webui.farewell import Farewell
-from webui.guard import HEALTHZ, Guard
+from webui.guard import HEALTHZ, Guard, is_on_this_machine
 from webui.lan import LanHosts
 from webui.pages import (
     clients,
@@ -49,6 +49,8 @@ logger = logging.getLogger(__name__)
 _NOT_FOUND: Final = Message("error.not_found", "error.not_found_body", link="/", link_text="error.to_now")
 _WRONG_METHOD: Final = Message("error.wrong_method", "error.wrong_method_body", link="/", link_text="error.to_now")
 _NOT_ALLOWED: Final = Message("error.not_allowed_heading", "error.not_allowed", link="/", link_text="error.to_now")
+# What other machines are told: who runs here is no business of theirs.
+_ALIVE: Final = {"status": "ok"}
 _INTERNAL: Final = Message("error.internal", "error.internal_body", link="/", link_text="error.to_now")
 
 
@@ -65,8 +67,9 @@ def make_app(
 ) -> ASGIApp:
     """The app behind its guard. Its end closes `control`, `watch` and `farewell`."""
 
-    async def healthz(_: Request) -> Response:
-        return Response(msgspec.json.encode(health), media_type="application/json")
+    async def healthz(request: Request) -> Response:
+        answer = health if is_on_this_machine(request) else _ALIVE
+        return Response(msgspec.json.encode(answer), media_type="application/json")
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:

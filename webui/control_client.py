@@ -1,16 +1,19 @@
 """The console's end of control's admin door: one typed method per question or order.
 
-It keeps no state but the connection, repeats nothing, and decides nothing about what an answer means.
+It keeps no state but the connection, repeats nothing, and decides nothing about what an answer means. Whoever has taken
+control's port is told nothing.
 """
 
+import asyncio
 from collections.abc import AsyncIterator
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 import httpx
 import msgspec
 
 from control import wire
+from webui.control_listener import ControlListener, Listener
 from webui.errors import ControlGone, ControlRefused, OrderUnconfirmed
 from webui.home import Home
 
@@ -43,6 +46,7 @@ class ControlClient:
 
     def __init__(self, home: Home, *, admin_port: int) -> None:
         self._home = home
+        self._listener = ControlListener(home, admin_port=admin_port)
         # No proxy of the environment may come between two processes of one machine.
         self._http = httpx.AsyncClient(base_url=f"http://127.0.0.1:{admin_port}", trust_env=False)
 
@@ -98,11 +102,7 @@ class ControlClient:
 
     async def talk(self, order: wire.PlaygroundRequest) -> httpx.Response:
         """The answer as it comes, which the caller must close: then the request ends, too. Raises before its start."""
-        headers = {"Authorization": f"Bearer {self._home.admin_secret()}", "Content-Type": "application/json"}
-        content = msgspec.json.encode(order)
-        question = self._http.build_request(
-            "POST", wire.PLAYGROUND, headers=headers, content=content, timeout=TALK_TIMEOUT_S
-        )
+        question = self._question("POST", wire.PLAYGROUND, msgspec.json.encode(order), timeout_s=TALK_TIMEOUT_S)
         try:
             response = await self._http.send(question, stream=True)
             if not response.is_success:
@@ -134,10 +134,10 @@ class ControlClient:
         is_question = method == "GET"
         if timeout_s is None:
             timeout_s = TIMEOUT_S if is_question else ORDER_TIMEOUT_S
-        headers = {"Authorization": f"Bearer {self._home.admin_secret()}", "Content-Type": "application/json"}
         content = None if body is None else msgspec.json.encode(body)
+        question = self._question(method, path, content, timeout_s=timeout_s)
         try:
-            response = await self._http.request(method, path, headers=headers, content=content, timeout=timeout_s)
+            response = await self._http.send(question)
         except httpx.HTTPError as error:
             reason = f"control does not answer: {type(error).__name__}"
             if is_question or isinstance(error, _NEVER_SENT):
@@ -149,8 +149,7 @@ class ControlClient:
 
     async def download(self, path: str) -> AsyncIterator[bytes]:
         """An answer of any length, piece by piece; whoever takes it has a moment for each. Raises before the first."""
-        headers = {"Authorization": f"Bearer {self._home.admin_secret()}"}
-        question = self._http.build_request("GET", path, headers=headers, timeout=DOWNLOAD_TIMEOUT_S)
+        question = self._question("GET", path, timeout_s=DOWNLOAD_TIMEOUT_S)
         try:
             response = await self._http.send(question, stream=True)
         except httpx.HTTPError as error:
@@ -159,6 +158,31 @@ class ControlClient:
             return _chunks(response)
         await response.aread()
         raise _refusal(response)
+
+    def _question(self, method: str, path: str, content: bytes | None = None, *, timeout_s: float) -> httpx.Request:
+        headers = {"Authorization": f"Bearer {self._home.admin_secret()}", "Content-Type": "application/json"}
+        extensions = {"trace": _Caller(self._listener).step}
+        return self._http.build_request(
+            method, path, headers=headers, content=content, timeout=timeout_s, extensions=extensions
+        )
+
+
+class _Caller:
+    """Of one question: sees, when a connection is made for it, that it leads to control. Raises ControlGone."""
+
+    def __init__(self, control: ControlListener) -> None:
+        self._control = control
+        self._listener: Listener | None = None
+
+    async def step(self, event: str, information: dict[str, Any]) -> None:
+        """httpx tells each step: these two when it connects, before it says anything."""
+        if event == "connection.connect_tcp.started":
+            self._listener = await asyncio.to_thread(self._control.find)
+            if self._listener is None:
+                raise ControlGone("control does not listen on its port")
+        elif event == "connection.connect_tcp.complete" and not (self._listener and self._listener.is_open()):
+            await information["return_value"].aclose()
+            raise ControlGone("control does not listen on its port any more")
 
 
 async def _chunks(response: httpx.Response) -> AsyncIterator[bytes]:

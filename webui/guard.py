@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from webui.lan import LanHosts
+from webui.lan import LanHosts, is_loopback
 from webui.sessions import Sessions
 
 HEALTHZ: Final = "/healthz"
@@ -117,6 +117,11 @@ def is_cross_site_visit(request: Request) -> bool:
         and headers.get("sec-fetch-site") == "cross-site"
         and headers.get("sec-fetch-mode") == "navigate"
     )
+
+
+def is_on_this_machine(request: Request) -> bool:
+    """Who asks is a program or a browser here, by the address that the connection comes from."""
+    return request.client is not None and is_loopback(request.client.host)
 
 
 def _is_open(path: str) -> bool:

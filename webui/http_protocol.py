@@ -3,7 +3,7 @@
 1. A request's head has a limited size; what is no HTTP at all is refused with the headers of every other answer.
 2. Whoever sends no whole head, no whole body, or takes nothing of an answer for `patience_s` is cut off.
 3. An address that names another host than the Host header does is refused: the guard sees the header only.
-4. So many browsers at once, and no more.
+4. So many browsers at once, and no more: other machines never have all of the places, and one of them few.
 
 It knows no page and no session (`webui.guard`).
 """
@@ -13,6 +13,8 @@ from http import HTTPStatus
 from typing import ClassVar, Final
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from webui.lan import is_loopback
 
 # Of one header: ": " and the end of its line.
 SEPARATORS_LEN: Final = 4
@@ -33,7 +35,13 @@ class HttpProtocol(HttpToolsProtocol):
     limit of its own."""
     connection_limit: ClassVar[int] = 128
     """macOS lets a process have 256 files open; as many again may lead on to control."""
+    guest_limit: ClassVar[int] = 96
+    """So many of them may be of other machines, so that whoever sits here always finds a place."""
+    guest_limit_each: ClassVar[int] = 32
+    """So many of one address of another machine: a browser keeps six."""
 
+    guest: str | None = None
+    """The address of another machine; None: it is this one."""
     _num_head_bytes = 0
     _num_heads = 0
     _num_resumed = 0
@@ -46,10 +54,21 @@ class HttpProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]  # as uvicorn has it
         super().connection_made(transport)
-        if len(self.connections) > self.connection_limit:
+        if len(self.connections) > self.connection_limit or self._is_one_guest_too_many():
+            # It has no place from now on, though it is gone a moment later only.
+            self.connections.discard(self)
             transport.abort()
             return
         self._look_later()
+
+    def _is_one_guest_too_many(self) -> bool:
+        # Who has left already has no address.
+        host = self.client[0] if self.client else "unknown"
+        if is_loopback(host):
+            return False
+        self.guest = host
+        guests = [each.guest for each in self.connections if isinstance(each, HttpProtocol) and each.guest]
+        return len(guests) > self.guest_limit or guests.count(host) > self.guest_limit_each
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)

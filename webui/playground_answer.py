@@ -16,7 +16,7 @@ import msgspec
 from starlette.types import Receive, Scope, Send
 
 from webui.text import Text
-from webui.views.playground import Progress, end_of, problem_words, progress_of
+from webui.views.playground import Heard, Progress, end_of, problem_words, progress_of
 from webui.watch import Watch
 
 logger = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ HEADERS: Final = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"x-accel-buffering", b"no"),
 )
-TELL_EVERY_S: Final = 1.0
+TELL_EVERY_S: Final = 0.25
 DATA: Final = "data: "
 DONE: Final = "[DONE]"
 
@@ -41,6 +41,7 @@ class Account:
         self._last_at_s = 0.0
         self._finish_reason = ""
         self._num_tokens = 0
+        self._num_pieces = 0
         self.is_over = False
 
     def frames(self, line: str) -> Iterator[bytes]:
@@ -60,6 +61,11 @@ class Account:
         for choice in chunk["choices"]:
             yield from self._pieces(choice)
 
+    @property
+    def heard(self) -> Heard:
+        since_s = 0.0 if self._first_at_s is None else self._last_at_s - self._first_at_s
+        return Heard(num_pieces=self._num_pieces, seconds=since_s)
+
     def problem(self, code: str, message: str) -> bytes:
         self.is_over = True
         return frame("problem", {"words": problem_words(code, message, self._text)})
@@ -73,6 +79,7 @@ class Account:
         for field, name in (("reasoning_content", "thought"), ("content", "text")):
             if piece := choice["delta"].get(field):
                 self._last_at_s = self._now_s()
+                self._num_pieces += 1
                 if self._first_at_s is None:
                     self._first_at_s = self._last_at_s
                 yield frame(name, {"text": piece})
@@ -121,7 +128,7 @@ class PlaygroundAnswer:
             await _write(send, self._account.broke_off())
 
     async def _tell(self, send: Send) -> None:
-        """Where the answer is, once a second when it is somewhere else; until it is over."""
+        """Where the answer is, each time that it is somewhere else; until it is over."""
         request_id, told = self._response.headers.get("x-request-id", ""), None
         while not self._account.is_over:
             progress = await self._progress(request_id)
@@ -132,7 +139,7 @@ class PlaygroundAnswer:
 
     async def _progress(self, request_id: str) -> Progress | None:
         overview = (await self._watch.look()).overview
-        return None if overview is None else progress_of(request_id, overview, self._text)
+        return None if overview is None else progress_of(request_id, self._account.heard, overview, self._text)
 
 
 async def _cancel_when_gone(receive: Receive, work: asyncio.Task[None]) -> None:

@@ -17,7 +17,7 @@ from control.admin.edge import require_json
 from control.admin.errors import OrderInvalid
 from control.bodies import read_body
 from control.dialects import chat
-from control.dialects.error_answers import ErrorAnswer
+from control.dialects.error_answers import ErrorAnswer, sentence_of
 from control.dialects.models import known_as
 from control.engine_client import EngineSource
 from control.errors import ApiError
@@ -80,7 +80,7 @@ def _chat_body(order: wire.PlaygroundRequest, model: str) -> bytes:
 
 def _answer_of(error: ApiError) -> ErrorAnswer:
     """What the relay refuses before anything was sent, in the shape of the admin API."""
-    content = msgspec.json.encode(wire.AdminError(code=error.code, message=str(error)))
+    content = msgspec.json.encode(wire.AdminError(code=error.code, message=sentence_of(error)))
     return ErrorAnswer(error.status, ((b"content-type", b"application/json"),), content)
 
 

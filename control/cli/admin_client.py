@@ -13,24 +13,28 @@ from control import wire
 from control.command_errors import NotAnswering, NotRunning, OrderRefused, UsageWrong
 from control.home import Home
 from control.identity import live_process
+from control.listener import find_listener
 from control.loopback import ask, pieces
 from engine.wire import ProcessRecord
 
 # A switch answers only after the new model's headers were read.
 TIMEOUT_S: Final = 90.0
+# Control only takes note of it.
+LEAVE_TIMEOUT_S: Final = 10.0
 _BAD_REQUEST: Final = 400
 Answer = TypeVar("Answer", bound=msgspec.Struct)
 
 
 class AdminClient:
-    """Talks to a control whose record was verified."""
+    """Talks to a control whose record was verified, and to nobody who took its port since."""
 
     def __init__(self, home: Home, control: ProcessRecord) -> None:
         self._secret = home.admin_secret()
         self._control = control
+        self._listener = find_listener(control, control.port)
 
-    def overview(self) -> wire.Overview:
-        return self._ask("GET", wire.OVERVIEW, wire.Overview)
+    def overview(self, *, timeout_s: float = TIMEOUT_S) -> wire.Overview:
+        return self._ask("GET", wire.OVERVIEW, wire.Overview, timeout_s=timeout_s)
 
     def load(self, request: wire.LoadRequest) -> wire.Accepted:
         return self._ask("POST", wire.LOAD, wire.Accepted, request)
@@ -45,7 +49,7 @@ class AdminClient:
         return self._ask("POST", wire.QUIT, wire.Accepted, wire.QuitRequest(force=force))
 
     def leave(self, *, force: bool) -> wire.Accepted:
-        return self._ask("POST", wire.LEAVE, wire.Accepted, wire.LeaveRequest(force=force))
+        return self._ask("POST", wire.LEAVE, wire.Accepted, wire.LeaveRequest(force=force), timeout_s=LEAVE_TIMEOUT_S)
 
     def restart_engine(self) -> wire.Accepted:
         return self._ask("POST", wire.RESTART, wire.Accepted)
@@ -94,6 +98,9 @@ class AdminClient:
     def set_prices(self, prices: wire.PriceList) -> None:
         self._ask("PUT", wire.PRICES, wire.PriceList, prices)
 
+    def request_choices(self) -> wire.RequestChoices:
+        return self._ask("GET", wire.REQUEST_CHOICES, wire.RequestChoices)
+
     def login_link(self, *, valid_s: float) -> wire.LoginLink:
         return self._ask("POST", wire.LOGIN_LINKS, wire.LoginLink, wire.NewLoginLink(valid_s=valid_s))
 
@@ -101,14 +108,24 @@ class AdminClient:
         """Raises as the others do, also in the middle: then what came before is not the whole."""
         path = f"{wire.REQUEST_EXPORT}?{query}"
         try:
-            for piece in pieces(self._control.port, path, secret=self._secret, timeout_s=TIMEOUT_S):
+            for piece in pieces(
+                self._control.port, path, secret=self._secret, timeout_s=TIMEOUT_S, is_ours=self._is_there
+            ):
                 if piece.status >= 400:
                     raise _refusal(piece.status, piece.body)
                 yield piece.body
         except (OSError, http.client.HTTPException) as error:
             raise self._silence(path) from error
 
-    def _ask(self, method: str, path: str, kind: type[Answer], body: msgspec.Struct | None = None) -> Answer:
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        kind: type[Answer],
+        body: msgspec.Struct | None = None,
+        *,
+        timeout_s: float = TIMEOUT_S,
+    ) -> Answer:
         """Raises NotRunning, NotAnswering, and with control's sentence UsageWrong or OrderRefused."""
         try:
             encoded = b"{}" if body is None else msgspec.json.encode(body)
@@ -120,7 +137,8 @@ class AdminClient:
             method=method,
             body=None if method == "GET" else encoded,
             secret=self._secret,
-            timeout_s=TIMEOUT_S,
+            timeout_s=timeout_s,
+            is_ours=self._is_there,
         )
         if answer is None:
             raise self._silence(path)
@@ -130,6 +148,9 @@ class AdminClient:
             return msgspec.json.decode(answer.body, type=kind)
         except msgspec.DecodeError as error:
             raise OrderRefused(f"Control answers in a form that is not understood ({error}); is it older?") from error
+
+    def _is_there(self) -> bool:
+        return self._listener is not None and self._listener.is_open()
 
     def _silence(self, path: str) -> NotRunning | NotAnswering:
         if live_process(self._control) is None:

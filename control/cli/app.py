@@ -109,7 +109,7 @@ def up(
     order = Order(asked, opens_browser=not no_open, manager=wanted, engine_command=engine_command)
     try:
         with LoadProgressLine() as line:
-            ready = bring_up(settings, home, order, line.show)
+            ready = bring_up(home, order, line.show, _say)
     except StartFailed as error:
         raise type(error)(f"{error}{console_hint(settings, home)}") from error
     if (said := remark(ready)) is not None:
@@ -131,7 +131,7 @@ def open_console(as_json: AsJson = False) -> None:
     console = find(place.home, "webui")
     if not console.is_ours or console.record is None:
         raise StartFailed("The console is not running; `splash up` starts it again.")
-    link = login_link(client, console_address(place.settings, console.record), opens_browser=not as_json)
+    link = login_link(place.home, client, console_address(place.settings, console.record), opens_browser=not as_json)
     typer.echo(_json({"login": link}) if as_json else link)
 
 
@@ -206,16 +206,15 @@ def restart_command(
 
     The model stays loaded unless the engine is named.
     """
-    from control.cli.restart import TARGETS, Restart, restart
+    from control.cli.restart import TARGETS, Restart, interrupted, restart
 
     targets = [one_of(name, TARGETS, "a process") for name in names or ()]
-    place = this_place()
-    order = Restart(place.settings, place.home, lambda text: typer.echo(text, err=True), engine_command)
+    home = this_place().home
     try:
-        for said in restart(order, targets, force=force):
+        for said in restart(Restart(home, _say, engine_command), targets, force=force):
             typer.echo(said)
     except KeyboardInterrupt:
-        typer.echo("What was asked to end goes on ending; `splash up` starts what is missing.", err=True)
+        typer.echo(interrupted(home), err=True)
         raise typer.Exit(FAILED) from None
 
 
@@ -234,10 +233,11 @@ def load(
     what that model had last; `default` undoes it.
     """
     from control.cli.load_progress import LoadProgressLine
+    from control.cli.restart import client_for_orders
     from control.cli.up import wait_until_loaded
 
     asked = load_request(model, Given(context, budget, kv_bits, max_gap_ms, decode_share))
-    client = running_control(this_place())
+    client = client_for_orders(this_place().home, _say)
     client.load(asked)
     with LoadProgressLine() as line:
         overview = wait_until_loaded(client, line.show)
@@ -252,14 +252,19 @@ def unload(force: Force = False) -> None:
 
     Requests that run finish first; those that come meanwhile are held.
     """
+    from control.cli.restart import client_for_orders
     from control.cli.up import wait_until_unloaded
 
-    client = running_control(this_place())
+    place = this_place()
+    # By force it is at once, also of a control that leaves.
+    client = running_control(place) if force else client_for_orders(place.home, _say)
+    before = client.overview().engine
     accepted = client.unload(force=force)
     if accepted.running and not force:
         typer.echo(f"Waiting for {accepted.running} running; `splash unload --force` cuts them.", err=True)
     wait_until_unloaded(client)
-    typer.echo("The model is unloaded.")
+    was_none = before.state == "unloaded" and before.wanted_model is None
+    typer.echo("No model is loaded." if was_none else "The model is unloaded.")
 
 
 @app.command()
@@ -295,6 +300,11 @@ def logs(
     from control.cli.logs import print_log
 
     print_log(this_place().home, name, follow=follow)
+
+
+def _say(text: str) -> None:
+    """Beside the output, which scripts read."""
+    typer.echo(text, err=True)
 
 
 def _json(value: Any) -> str:

@@ -11,6 +11,7 @@ import typer
 
 from control.cli.places import Place
 from control.cli.sizes import size_text
+from control.cli.words import requests
 from control.command_errors import BackupFailed
 from control.metrics.backup import FOLDER, BackupImpossible, back_up, dated_name
 
@@ -27,4 +28,4 @@ def print_backup(place: Place, file: Path | None, *, as_json: bool) -> None:
     if as_json:
         typer.echo(msgspec.json.encode(backup).decode())
     else:
-        typer.echo(f"{backup.path}: {size_text(backup.size_bytes)}, {backup.requests:,} requests.")
+        typer.echo(f"{backup.path}: {size_text(backup.size_bytes)}, {requests(backup.requests)}.")

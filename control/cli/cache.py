@@ -8,6 +8,7 @@ import typer
 
 from control.cli.places import AsJson, running_control, this_place
 from control.cli.sizes import size_text
+from control.cli.words import counted
 from control.wire import CacheCleared, CacheStatus
 
 cache = typer.Typer(
@@ -32,8 +33,8 @@ def clear(as_json: AsJson = False) -> None:
 def sentence(cleared: CacheCleared, cache: CacheStatus | None) -> str:
     if cleared.freed_bytes:
         return (
-            f"The prefix cache gave back {size_text(cleared.freed_bytes)}: {cleared.blocks:,} blocks and "
-            f"{cleared.snapshots:,} snapshots."
+            f"The prefix cache gave back {size_text(cleared.freed_bytes)}: "
+            f"{counted(cleared.blocks, 'block')} and {counted(cleared.snapshots, 'snapshot')}."
         )
     if cache is not None and not cache.is_on:
         return f"The prefix cache is off, so nothing was freed: {cache.reason.rstrip('.')}."

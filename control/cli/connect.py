@@ -46,7 +46,9 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class Connected:
-    """`key_name` None: the key that the config held was kept. `written` None: nothing was to be written.
+    """`is_demo`: of the loaded model.
+
+    `key_name` None: the key that the config held was kept. `written` None: nothing was to be written.
 
     `held_name`: what the key that the config held is called, as long as it is good. `revoked_name`: the key that is no
     longer. Both None where there is none.
@@ -55,6 +57,7 @@ class Connected:
     client: Client
     connection: Connection
     path: Path | None
+    is_demo: bool
     key_name: str | None
     written: Written | None = None
     held_name: str | None = None
@@ -91,19 +94,20 @@ def connected(admin: AdminClient, order: Order, home: Path) -> Connected:
         raise UsageWrong(f"{client.title} has no config file; use what `splash connect {client.name}` prints.")
     path = None if file is None else file.path(os.environ, home)
     overview = admin.overview()
-    connection = connection_of(overview, key="")
+    connection, model = connection_of(overview, key=""), overview.engine.model
+    is_demo = model is not None and model.is_demo
     if file is None or path is None or not order.writes:
         revoked = _revoked_for(admin, order)
         made = minted(admin, order)
         connection = replace(connection, key=made.key)
-        return Connected(client, connection, path, made.view.name, revoked_name=revoked)
+        return Connected(client, connection, path, is_demo, made.view.name, revoked_name=revoked)
     before = read_config(path)
     # Before a key is made for it: a config that can't take one is left alone, and so are the keys.
     kept = _checked(file, path, before, connection)
     if kept is not None and order.key_name is None and not order.replaces and _is_accepted(connection, kept):
         connection = replace(connection, key=kept)
         written = write_config(path, file.merged(before, connection), before=before)
-        return Connected(client, connection, path, None, written, held_name=_name_of(admin.keys(), kept))
+        return Connected(client, connection, path, is_demo, None, written, held_name=_name_of(admin.keys(), kept))
     revoked = _revoked_for(admin, order)
     held = None if kept is None else _name_of(admin.keys(), kept)
     made = minted(admin, order)
@@ -114,7 +118,7 @@ def connected(admin: AdminClient, order: Order, home: Path) -> Connected:
         # Nobody has seen it.
         admin.revoke_key(made.view.id)
         raise
-    return Connected(client, connection, path, made.view.name, written, held, revoked)
+    return Connected(client, connection, path, is_demo, made.view.name, written, held, revoked)
 
 
 def connection_of(overview: Overview, *, key: str) -> Connection:
@@ -146,7 +150,24 @@ def remarks(done: Connected) -> list[str]:
     if client.file is not None and done.connection.context_tokens is None:
         again = f"`splash connect {client.name}{' --write' if written is not None else ''}`"
         said.append(f"No model is loaded, so how long its context is was left out; run {again} again when one is.")
-    return [*said, *client.notes]
+    return [*said, *client.notes, *warnings(done)]
+
+
+def warnings(done: Connected) -> list[str]:
+    """What will go wrong, though everything is set up."""
+    title, context, needed = done.client.title, done.connection.context_tokens, done.client.first_prompt_tokens
+    said = []
+    if context is not None and needed is not None and context < needed + (done.connection.output_tokens or 0):
+        said.append(
+            f"{title}'s first prompt alone is about {needed:,} tokens, and the loaded model takes {context:,}, prompt "
+            "and answer together: load it with a larger --context, or another model."
+        )
+    if done.is_demo:
+        said.append(
+            f"The demo is loaded: it shows that {title} connects, and writes nonsense that never stops. Load a real "
+            "model to work with."
+        )
+    return said
 
 
 def report(done: Connected) -> dict[str, Any]:
@@ -159,6 +180,7 @@ def report(done: Connected) -> dict[str, Any]:
         "revoked": done.revoked_name,
         "api": done.connection.api_base,
         "context": done.connection.context_tokens,
+        "warnings": warnings(done),
         "environment": done.client.environment(done.connection),
         "file": None if done.path is None else str(done.path),
         "content": None if file is None else file.merged("", done.connection),

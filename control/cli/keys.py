@@ -21,6 +21,7 @@ OFF: Final = "off"
 WHOLE: Final = re.compile("[1-9][0-9]{0,14}")
 
 COLUMNS: Final = ("id", "name", "class", "key", "made", "today")
+SHOWN_ONCE: Final = "This is the only time that the key is shown."
 CLASSES: Final[tuple[RequestClass, ...]] = get_args(RequestClass)
 
 keys = typer.Typer(help="API keys. Without a command: list them.", rich_markup_mode=None)
@@ -58,6 +59,8 @@ def new(
     limits = KeyLimits(**{name: value for name, value in msgspec.structs.asdict(change).items() if value is not UNSET})
     created = running_control(this_place()).new_key(name, known_class, limits)
     typer.echo(msgspec.json.encode(created).decode() if as_json else created.key)
+    if not as_json:
+        typer.echo(SHOWN_ONCE, err=True)
 
 
 @keys.command()
@@ -87,11 +90,9 @@ def list_keys(shows_all: ShowsAll = False, as_json: AsJson = False) -> None:
         typer.echo(msgspec.json.encode({"keys": views}).decode())
         return
     rows = [_row(view) for view in views if shows_all or view.revoked_at_s is None]
-    if has_room(COLUMNS, rows):
-        print_table(COLUMNS, rows)
-    else:
-        for *facts, today in rows:
-            typer.echo(f"{printable('  '.join(facts))}\n    {today}")
+    # What is used today stands in as many lines as it takes, before anything else is broken.
+    on_one_line = [(*facts, ", ".join(today)) for *facts, today in rows]
+    print_table(COLUMNS, on_one_line if has_room(COLUMNS, on_one_line) else rows)
     num_hidden = len(views) - len(rows)
     if num_hidden:
         typer.echo(f"{num_hidden} revoked: `splash keys --all` shows them.", err=True)
@@ -133,35 +134,40 @@ def named_key(views: tuple[KeyView, ...], text: str) -> KeyView:
     raise OrderRefused(f"There is no key with the name or id {printable(text)!r}; `splash keys` lists them.")
 
 
-def today_text(view: KeyView) -> str:
-    in_flight = _used(view.today.in_flight, view.limits.max_in_flight)
-    requests = _used(view.today.requests, view.limits.requests_per_day)
-    tokens = _used(view.today.tokens, view.limits.tokens_per_day)
-    return f"{in_flight} in flight, {requests} requests, {tokens} tokens"
+def used_today(view: KeyView) -> tuple[str, ...]:
+    today, limits = view.today, view.limits
+    return (
+        _used(today.in_flight, limits.max_in_flight, "in flight", "in flight"),
+        _used(today.requests, limits.requests_per_day, "request", "requests"),
+        _used(today.tokens, limits.tokens_per_day, "token", "tokens"),
+    )
 
 
 def limits_text(limits: KeyLimits) -> str:
     named = (
         (limits.max_in_flight, "in flight"),
-        (limits.requests_per_day, "requests a day"),
-        (limits.tokens_per_day, "tokens a day"),
+        (limits.requests_per_day, "request a day" if limits.requests_per_day == 1 else "requests a day"),
+        (limits.tokens_per_day, "token a day" if limits.tokens_per_day == 1 else "tokens a day"),
     )
     return ", ".join(f"{number:,} {what}" for number, what in named if number is not None) or "no limits"
 
 
-def _row(view: KeyView) -> tuple[str, ...]:
+def _row(view: KeyView) -> tuple[str, str, str, str, str, tuple[str, ...]]:
     return (
         str(view.id),
         view.name,
         view.request_class,
         view.hint,
         datetime.fromtimestamp(view.created_at_s).strftime("%Y-%m-%d"),
-        today_text(view) if view.revoked_at_s is None else "revoked",
+        used_today(view) if view.revoked_at_s is None else ("revoked",),
     )
 
 
-def _used(used: int, limit: int | None) -> str:
-    return f"{used:,}" if limit is None else f"{used:,} of {limit:,}"
+def _used(used: int, limit: int | None, one: str, several: str) -> str:
+    """The word follows the number before it."""
+    if limit is None:
+        return f"{used:,} {one if used == 1 else several}"
+    return f"{used:,} of {limit:,} {one if limit == 1 else several}"
 
 
 def _limit(option: str, text: str | None) -> int | UnsetType | None:
@@ -170,5 +176,5 @@ def _limit(option: str, text: str | None) -> int | UnsetType | None:
     if text.lower() == OFF:
         return None
     if WHOLE.fullmatch(text) is None:
-        raise UsageWrong(f"{option} {printable(text)} is not a number, 1 or more, nor {OFF}.")
+        raise UsageWrong(f"{option} takes a number, 1 or more, or {OFF}; {printable(text)!r} is neither.")
     return int(text)

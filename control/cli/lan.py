@@ -5,23 +5,33 @@ The choice is kept in splash.toml; what runs is restarted where it listens elsew
 
 import os
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Annotated, Final, Literal
 
 import msgspec
 import typer
 
+from control.cli.addresses import require_addresses
 from control.cli.places import AsJson, Place, running_control, this_place
-from control.cli.processes import find
-from control.cli.restart import Restart, Target, restart
+from control.cli.processes import Found, find
+from control.cli.replacing import settings_now
+from control.cli.restart import Restart, hurry_leaving_control, interrupted
+from control.cli.turns import turn
 from control.cli.words import one_of
-from control.command_errors import CommandFailed, PortTaken, SettingsInvalid
-from control.config import LAN_KEY, Settings, switch
+from control.command_errors import (
+    CommandFailed,
+    HomeUnusable,
+    PortPassing,
+    PortTaken,
+    SettingsInvalid,
+    StartFailed,
+    StartRefused,
+)
+from control.config import LAN_KEY, switch
 from control.console_password import ConsolePassword
-from control.doctor.collected_machine import listeners
-from control.doctor.port_checks import collides
 from control.home import Home
-from control.identity import listening_address
 from control.lan import lan_urls
+from control.misplaced import misplaced
 from control.settings_file import keep_setting
 
 Order = Literal["on", "off", "status"]
@@ -41,7 +51,7 @@ class LanReport(msgspec.Struct, frozen=True):
     console: tuple[str, ...]
     has_password: bool
     has_key: bool | None
-    restart: tuple[Target, ...]
+    restart: tuple[Literal["control", "webui"], ...]
 
 
 def lan(
@@ -58,44 +68,37 @@ def lan(
     chosen = one_of(order, ORDERS, "an order")
     place = this_place()
     if chosen != "status":
-        place = _chosen(place, is_on=chosen == "on")
-        follow(place, force=force, is_quiet=as_json, engine_command=engine_command)
+        _choose(place.home, is_on=chosen == "on")
+        try:
+            for said in follow(Restart(place.home, _say, engine_command), force=force):
+                typer.echo(said, err=as_json)
+        except KeyboardInterrupt:
+            typer.echo(interrupted(place.home), err=True)
+            raise typer.Exit(FAILED) from None
+        place = this_place()
     report = report_of(place)
     typer.echo(msgspec.json.encode(report).decode() if as_json else "\n".join(_said(report)))
 
 
-def follow(place: Place, *, force: bool, is_quiet: bool, engine_command: str | None = None) -> None:
-    """Restart what listens elsewhere than it should. Raises CommandFailed; the settings are kept in any case."""
-    targets = listening_elsewhere(place)
-    if not targets:
-        return
-    order = Restart(place.settings, place.home, lambda text: typer.echo(text, err=True), engine_command)
-    try:
-        for target in targets:
-            for said in restart(order, (target,), force=force):
-                typer.echo(said, err=is_quiet)
-    except KeyboardInterrupt:
-        typer.echo("What was asked to end goes on ending; `splash up` starts what is missing.", err=True)
-        raise typer.Exit(FAILED) from None
+def follow(order: Restart, *, force: bool) -> Iterator[str]:
+    """A sentence about each that was restarted, because it listened elsewhere than it should. Raises CommandFailed.
 
-
-def listening_elsewhere(place: Place) -> tuple[Target, ...]:
-    """What runs, and does not listen where these settings and the password put it.
-
-    The console first: it waits for nobody's request, so it is closed to others at once.
+    The settings are kept, but for a LAN mode that could not be started: that is taken back.
     """
-    home, settings = place.home, place.settings
-    has_password = ConsolePassword(home).is_set
-    control, console = home.read_record("control"), home.read_record("webui")
-    found: list[Target] = []
-    if find(home, "control").is_alive and control is not None:
-        if console is not None and find(home, "webui").is_alive:
-            wanted = settings.console_host(has_password=has_password)
-            if listening_address(console, console.port) != wanted:
-                found.append("webui")
-        if listening_address(control, control.ports.get("api", settings.api_port)) != settings.api_host:
-            found.append("control")
-    return tuple(found)
+    home, replacing = order.home, order.replacing
+    closed = replacing.close_console(only_if_open=True)
+    if force:
+        hurry_leaving_control(home)
+    with turn(home, order.show):
+        before = find(home, "control")
+        if closed is not None and not find(home, "webui").is_alive:
+            yield f"webui is pid {replacing.webui(ended=closed).pid}."
+        try:
+            yield from order.put_in_place(force=force)
+        except (StartFailed, PortTaken, PortPassing, HomeUnusable) as error:
+            if not settings_now(home).is_lan_on or LAN_KEY in os.environ:
+                raise
+            raise _taken_back(order, before, error) from error
 
 
 def report_of(place: Place) -> LanReport:
@@ -109,17 +112,32 @@ def report_of(place: Place) -> LanReport:
         console=lan_urls(settings.console_port) if is_on and has_password else (),
         has_password=has_password,
         has_key=_has_key(place),
-        restart=listening_elsewhere(place),
+        restart=tuple(each.name for each in misplaced(place.home, settings)),
     )
 
 
-def _chosen(place: Place, *, is_on: bool) -> Place:
-    """The place with the choice kept in its file. Raises SettingsInvalid, PortTaken, HomeUnusable."""
+def _choose(home: Home, *, is_on: bool) -> None:
+    """Keep the choice in the home's file. Raises SettingsInvalid, PortTaken, HomeUnusable."""
     _require_no_other_word(os.environ, is_on=is_on)
     if is_on:
-        _require_free_everywhere(place.settings, place.home)
-    keep_setting(place.home, LAN_KEY, is_on)
-    return this_place()
+        require_addresses(home, replace(settings_now(home), is_lan_on=True))
+    keep_setting(home, LAN_KEY, is_on)
+
+
+def _taken_back(order: Restart, before: Found, error: CommandFailed) -> StartFailed:
+    """LAN mode could not be started: Splash serves this machine as it did. What is to be said of that."""
+    home = order.home
+    keep_setting(home, LAN_KEY, False)
+    kind = StartRefused if error.exit_code == StartRefused.exit_code else StartFailed
+    try:
+        if before.is_alive and before.record is not None and not find(home, "control").is_alive:
+            order.replacing.start_control(before.record)
+        for _ in order.put_in_place(force=False):
+            pass
+    except CommandFailed as second:
+        return kind(f"{error} LAN is off again, and Splash does not run as before: {second}")
+    is_well = not before.is_alive or find(home, "control").is_ours
+    return kind(f"{error} LAN is off again{', and Splash serves this machine as before' if is_well else ''}.")
 
 
 def _require_no_other_word(environment: Mapping[str, str], *, is_on: bool) -> None:
@@ -129,17 +147,6 @@ def _require_no_other_word(environment: Mapping[str, str], *, is_on: bool) -> No
         raise SettingsInvalid(
             f"environment: {LAN_KEY}={text} goes before splash.toml, so `splash lan` can't change it; unset it first."
         )
-
-
-def _require_free_everywhere(settings: Settings, home: Home) -> None:
-    """Nothing is ended for a start that can't succeed. Raises PortTaken: somebody has the port at another address."""
-    records = home.read_records()
-    ours = {record.pid for record in records}
-    wanted = {settings.api_port: "SPLASH_API_PORT", settings.console_port: "SPLASH_CONSOLE_PORT"}
-    opened = Settings(home.root, host=settings.host, is_lan_on=True).api_host
-    for each in listeners():
-        if each.port in wanted and each.pid not in ours and collides(each.address, opened):
-            raise PortTaken(port=each.port, key=wanted[each.port], holder=f"pid {each.pid} ({each.command})")
 
 
 def _has_key(place: Place) -> bool | None:
@@ -166,7 +173,11 @@ def _said(report: LanReport) -> Iterator[str]:
     if not report.running:
         yield "Splash is not running; `splash up` starts it so."
     if report.restart:
-        yield f"Still listening as before: {', '.join(report.restart)}; `splash restart` changes that."
+        yield f"Still listening as before: {', '.join(report.restart)}; `splash up` changes that."
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
 
 
 def _listed(label: str, urls: tuple[str, ...]) -> Iterator[str]:

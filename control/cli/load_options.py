@@ -40,7 +40,8 @@ _OPTIONS: Final = {
     "max_gap_ms": "--max-gap-ms",
     "decode_share": "--decode-share",
 }
-_DEFAULT_WORDS: Final = (DEFAULT, "none")
+# "auto" is what the console calls it.
+_DEFAULT_WORDS: Final = (DEFAULT, "auto", "none")
 
 Number = TypeVar("Number", int, float)
 

@@ -4,12 +4,13 @@ It reads files only, so it works when nothing runs.
 """
 
 import time
+from pathlib import Path
 from typing import Final, Literal
 
 import typer
 
 from control.cli.words import one_of
-from control.command_errors import NotRunning
+from control.command_errors import NothingWritten
 from control.home import PROCESS_NAMES, Home, ProcessName
 from control.log_files import last_lines
 
@@ -21,17 +22,21 @@ FOLLOW_EVERY_S: Final = 0.25
 
 
 def print_log(home: Home, name: str, *, follow: bool) -> None:
-    """Raises UsageWrong, and NotRunning when nothing was ever written there."""
+    """Raises UsageWrong, and NothingWritten when there is nothing to print, and nothing is waited for."""
     chosen = one_of(name, NAMES, "a log")
     file = home.login_log if chosen == "login" else home.log_file(chosen)
-    if not file.exists():
-        raise NotRunning
-    for line in last_lines(file, tail_bytes=TAIL_BYTES)[-NUM_LINES:]:
-        typer.echo(line)
-    at = file.stat().st_size
+    at = _size_of(file)
+    if not at:
+        nothing = NothingWritten(log=chosen)
+        if not follow:
+            raise nothing
+        typer.echo(str(nothing), err=True)
+    else:
+        for line in last_lines(file, tail_bytes=TAIL_BYTES)[-NUM_LINES:]:
+            typer.echo(line)
     while follow:
         time.sleep(FOLLOW_EVERY_S)
-        size = file.stat().st_size if file.exists() else 0
+        size = _size_of(file)
         # Smaller than before: it was turned over, and a new file began.
         at = min(at, size) if size >= at else 0
         if size > at:
@@ -39,3 +44,7 @@ def print_log(home: Home, name: str, *, follow: bool) -> None:
                 stream.seek(at)
                 typer.echo(stream.read(size - at).decode(errors="replace"), nl=False)
             at = size
+
+
+def _size_of(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0

@@ -13,8 +13,9 @@ import typer
 from control.cli.lan import report_of
 from control.cli.places import Place, this_place
 from control.cli.processes import find
-from control.cli.restart import Restart
-from control.command_errors import HomeUnusable, StartFailed, UsageWrong
+from control.cli.replacing import Replacing
+from control.cli.turns import turn
+from control.command_errors import HomeUnusable, UsageWrong
 from control.console_password import BYTES_MOST, ConsolePassword, fault_of
 
 # A line that goes on is too long anyway.
@@ -89,22 +90,22 @@ def _end_sessions(place: Place) -> None:
         file.unlink(missing_ok=True)
     except OSError as error:
         raise HomeUnusable(f"{file} can't be removed: {error.strerror}.") from error
-    console = find(place.home, "webui")
-    if not console.is_alive:
+    replacing = Replacing(place.home, lambda text: typer.echo(text, err=True))
+    # Whoever has the turn may wait for requests; the sessions end now.
+    ended = replacing.close_console(only_if_open=False)
+    if ended is None:
         return
-    if not find(place.home, "control").is_alive:
-        raise StartFailed(
-            "The password is changed, and the console does not know yet, because control does not run; `splash up` "
-            "starts that, then `splash restart webui` ends the sessions."
-        )
-    typer.echo(Restart(place.settings, place.home, lambda text: typer.echo(text, err=True)).webui(), err=True)
+    with turn(place.home, replacing.show):
+        if not find(place.home, "webui").is_alive:
+            typer.echo(f"webui is pid {replacing.webui(ended=ended).pid}.", err=True)
 
 
 def _reach(place: Place) -> tuple[str, ...]:
     """Who can use it now."""
     report = report_of(place)
+    if not report.has_password:
+        links = "Only login links open the console now; `splash open` gives one."
+        return (links, "Other machines reach the API only.") if report.lan else (links,)
     if not report.lan:
         return ("It opens the console on this machine; `splash lan on` lets other machines in.",)
-    if not report.has_password:
-        return ("Other machines reach the API only.",)
     return ("Other machines find the console here:", *(f"  {url}" for url in report.console))

@@ -1,6 +1,7 @@
 """`splash requests export`: the request rows of the running control as a file, on standard output.
 
-It writes what control sends, as it comes, and decides nothing about its form.
+It writes what control sends, as it comes, and decides nothing about its form. A key that nobody has is refused: a file
+without a row would say that the key did nothing.
 """
 
 import sys
@@ -9,7 +10,10 @@ from urllib.parse import urlencode
 
 import typer
 
+from control.cli.admin_client import AdminClient
 from control.cli.places import running_control, this_place
+from control.cli.tables import printable
+from control.command_errors import OrderRefused
 
 requests = typer.Typer(help="Single requests of the last 30 days.", no_args_is_help=True, rich_markup_mode=None)
 
@@ -33,6 +37,17 @@ def export(
     """
     asked = {"format": form, "range": within, "key": key, "model": model, "outcome": outcome}
     query = urlencode({name: value for name, value in asked.items() if value is not None})
-    for piece in running_control(this_place()).export(query):
+    client = running_control(this_place())
+    if key is not None:
+        _require_key(client, key)
+    for piece in client.export(query):
         sys.stdout.buffer.write(piece)
     sys.stdout.buffer.flush()
+
+
+def _require_key(client: AdminClient, name: str) -> None:
+    """Raises OrderRefused for a name that no key has, revoked ones included, and no request either."""
+    views = client.keys()
+    known = {*client.request_choices().keys, *(view.name for view in views)}
+    if name not in known:
+        raise OrderRefused(f"There is no key named {printable(name)!r}; `splash keys --all` lists them.")

@@ -1,39 +1,32 @@
 """`splash restart`: control, the console or the engine ended and started anew, each without the others.
 
-Control leaves the engine with its weights, and the new one must have adopted it before this is called done.
+Control leaves the engine with its weights, and the new one must have adopted it before this is called done. Commands
+at the same time come one after the other; how a process is replaced is in `replacing`.
 """
 
-import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Literal
 
 from control.cli.admin_client import AdminClient
 from control.cli.load_progress import LoadProgressLine
-from control.cli.processes import Found, find, wait_for, wait_until_found
-from control.cli.starting import start_console, start_control
+from control.cli.processes import Found, find, wait_for
+from control.cli.replacing import Replacing, not_answering
+from control.cli.settling import FollowingClient, settled_control
+from control.cli.turns import turn
 from control.cli.up import wait_until_unloaded
-from control.cli.waiting import wait_for_requests
-from control.cli.words import requests, requests_that
-from control.command_errors import CommandFailed, NotAnswering, NotRunning, StartFailed
-from control.config import Settings
-from control.ending import end_process
-from control.home import Home, ProcessName
-from control.identity import live_process, runs_for, send_signal
-from control.services.choice import manager_for, manager_of
-from control.services.protocol import ServiceManager
+from control.cli.words import requests
+from control.command_errors import CommandFailed, ControlLeaves, NotRunning, StartFailed
+from control.home import Home
+from control.identity import live_process
 from control.wire import EngineView, LoadRequest, Overview
-from engine.wire import ProcessRecord
 
 Target = Literal["control", "webui", "engine"]
 TARGETS: Final[tuple[Target, ...]] = ("control", "webui", "engine")
 # Whatever changes often lives in these two: they are what an upgrade restarts.
 USUAL: Final[tuple[Target, ...]] = ("control", "webui")
-# After the last request: control closes its connections and its database.
-LEAVE_LIMIT_S: Final = 30.0
-# The console finishes the pages that it is sending.
-CONSOLE_LIMIT_S: Final = 15.0
 ADOPTION_LIMIT_S: Final = 60.0
 POLL_S: Final = 0.1
 
@@ -42,57 +35,34 @@ POLL_S: Final = 0.1
 class Restart:
     """What is done to one home. `show` gets what a person may want to read meanwhile."""
 
-    settings: Settings
     home: Home
     show: Callable[[str], None]
     engine_command: str | None = None
 
     def control(self, *, force: bool) -> str:
-        """Raises NotRunning, NotAnswering, OrderRefused, StartFailed; the engine lives on in every case."""
-        before = find(self.home, "control")
-        engine = find(self.home, "engine")
-        if not before.is_alive or before.record is None:
-            raise NotRunning
-        old = before.record
-        manager = self._manager(old)
-        if before.is_ours:
-            self._ask_to_leave(AdminClient(self.home, old), old, force=force)
-        elif force and runs_for(old, self.home.root):
-            # It hangs, and is ours: nothing is asked of it any more. It leaves the engine as a killed one does.
-            end_process(old, at_once=True)
-        else:
-            raise _not_answering(before)
-        if not wait_for(lambda: live_process(old) is None, LEAVE_LIMIT_S):
-            raise StartFailed(
-                f"control (pid {old.pid}) did not end within {LEAVE_LIMIT_S:.0f} s; `splash restart control --force` "
-                "does not wait for its requests."
-            )
-        with self.home.only_one("up", wait=True):
-            new = self._started_meanwhile("control", old)
-            if new is None:
-                self.home.remove_record(old)
-                new = wait_until_found(self.home, "control", start_control(manager, self.home, self.engine_command))
-        return f"control is pid {new.pid}{self._adopted(AdminClient(self.home, new), engine)}."
+        """Raises NotRunning, NotAnswering, OrderRefused, StartFailed …; the engine lives on in every case."""
+        before, engine = find(self.home, "control"), find(self.home, "engine")
+        if force:
+            hurry_leaving_control(self.home)
+        with turn(self.home, self.show) as waited_for:
+            now = settled_control(self.home, has_turn=True)
+            if waited_for is not None and _is_another(now, before):
+                return f"control was restarted just now by {waited_for}; it is {_pid(now)}."
+            new = self.replacing.control(force=force)
+        return f"control is pid {new.pid}{self._adopted(FollowingClient(self.home, new), engine)}."
 
     def webui(self) -> str:
         """Raises NotRunning, NotAnswering, StartFailed."""
-        control = find(self.home, "control")
-        if not control.is_alive or control.record is None:
-            raise NotRunning
-        manager = self._manager(control.record)
-        with self.home.only_one("up", wait=True):
-            before = find(self.home, "webui")
-            if before.is_alive and before.record is not None:
-                if not before.is_ours and not runs_for(before.record, self.home.root):
-                    raise _not_answering(before)
-                manager = self._manager(before.record)
-                self._end_console(before.record)
-            launched = start_console(manager, self.settings, self.home, control.record.port)
-            new = wait_until_found(self.home, "webui", launched)
-        return f"webui is pid {new.pid}."
+        before = find(self.home, "webui")
+        with turn(self.home, self.show) as waited_for:
+            now = find(self.home, "webui")
+            if waited_for is not None and _is_another(now, before):
+                return f"webui was restarted just now by {waited_for}; it is {_pid(now)}."
+            return f"webui is pid {self.replacing.webui().pid}."
 
-    def engine(self, client: AdminClient, *, force: bool) -> str:
+    def engine(self, *, force: bool) -> str:
         """The same model, loaded anew, once running requests have finished. Raises as a load does."""
+        client = client_for_orders(self.home, self.show)
         before = client.overview().engine
         if force:
             client.unload(force=True)
@@ -106,47 +76,96 @@ class Restart:
             overview = wait_until_loaded_anew(client, before, line.show)
         return f"engine is pid {overview.engine.pid}, with {overview.engine.model_name}."
 
-    def _ask_to_leave(self, client: AdminClient, control: ProcessRecord, *, force: bool) -> None:
-        accepted = client.leave(force=force)
-        if accepted.waiting and not force:
-            told = "they are" if accepted.waiting > 1 else "it is"
-            self.show(f"{requests_that(accepted.waiting, 'wait')}; {told} told to come again.")
-        if accepted.running and not force:
-            self.show(f"Waiting for {requests(accepted.running)} to finish; `splash restart --force` does not wait.")
-            wait_for_requests(client, control, self.show)
+    def put_in_place(self, *, force: bool) -> Iterator[str]:
+        """A sentence about each that listened elsewhere than it should; the caller has the turn."""
+        engine = find(self.home, "engine")
+        for misplaced, new in self.replacing.put_in_place(force=force):
+            is_control = misplaced.name == "control"
+            clause = self._adopted(FollowingClient(self.home, new), engine) if is_control else ""
+            yield f"{misplaced.name} is pid {new.pid}{clause}."
 
-    def _started_meanwhile(self, name: ProcessName, old: ProcessRecord) -> ProcessRecord | None:
-        """A `splash up` was quicker."""
-        found = find(self.home, name)
-        return found.record if found.is_ours and found.nonce != old.nonce else None
+    @property
+    def replacing(self) -> Replacing:
+        return Replacing(self.home, self.show, self.engine_command)
 
     def _adopted(self, client: AdminClient, engine: Found) -> str:
-        """How the engine stands now, as a clause. Raises StartFailed when the same one is not there again."""
+        """How the engine stands now, as a clause. Raises StartFailed when the same one lives, and is not adopted."""
         if not engine.is_alive or engine.record is None:
             return ""
-        pid = engine.record.pid
+        record = engine.record
         seen: list[EngineView] = []
 
-        def is_adopted() -> bool:
+        def is_decided() -> bool:
             seen.append(client.overview().engine)
-            return seen[-1].pid == pid and seen[-1].state != "loading"
+            return live_process(record) is None or (seen[-1].pid == record.pid and seen[-1].state != "loading")
 
-        if wait_for(is_adopted, ADOPTION_LIMIT_S) or seen[-1].pid == pid:
-            name = seen[-1].model_name
+        wait_for(is_decided, ADOPTION_LIMIT_S)
+        name, pid = seen[-1].model_name, seen[-1].pid
+        if pid == record.pid:
             return f"; the engine, pid {pid}, went on{'' if name is None else f' with {name}'}"
-        raise StartFailed(f"control runs anew, and has not adopted the engine (pid {pid}): it is {seen[-1].state}.")
+        if live_process(record) is None:
+            instead = f", and pid {pid} is in its place" if pid is not None else ""
+            return f"; the engine that ran before (pid {record.pid}) has ended meanwhile{instead}"
+        state = seen[-1].state
+        raise StartFailed(f"control runs anew, and has not adopted the engine (pid {record.pid}): it is {state}.")
 
-    def _end_console(self, record: ProcessRecord) -> None:
-        send_signal(record, signal.SIGTERM)
-        if not wait_for(lambda: live_process(record) is None, CONSOLE_LIMIT_S):
-            end_process(record, at_once=True)
-        if live_process(record) is not None:
-            raise StartFailed(f"webui (pid {record.pid}) does not end, not even by SIGKILL.")
-        self.home.remove_record(record)
 
-    def _manager(self, record: ProcessRecord) -> ServiceManager:
-        """The recorded one; the machine's own in place of a terminal."""
-        return manager_for(self.home, None) if record.manager == "foreground" else manager_of(self.home, record)
+def client_for_orders(home: Home, show: Callable[[str], None]) -> AdminClient:
+    """Of a control that stays: whoever starts or restarts it is let finish first. Raises NotRunning, NotAnswering.
+
+    Raises ControlLeaves when it ends, and nobody is there to start the next: its order to leave was interrupted.
+    """
+    with turn(home, show):
+        found = settled_control(home, has_turn=True)
+    if not found.is_ours or found.record is None:
+        raise not_answering(found) if found.is_alive else NotRunning()
+    client = FollowingClient(home, found.record)
+    overview = client.overview()
+    if overview.leaving:
+        raise ControlLeaves(waits_for=requests(num_running(overview)))
+    return client
+
+
+def hurry_leaving_control(home: Home) -> None:
+    """Somebody else's order to leave waits for requests: they are cut, as by that order with force."""
+    found = find(home, "control")
+    if not found.is_ours or found.record is None:
+        return
+    client = AdminClient(home, found.record)
+    with suppress(CommandFailed):
+        if client.overview().leaving:
+            client.leave(force=True)
+
+
+def interrupted(home: Home) -> str:
+    """What a person who has interrupted a restart should know: what goes on by itself, and what does not."""
+    control = find(home, "control")
+    if not control.is_alive:
+        return "Control has ended, and no other was started; `splash up` does that, and takes the engine over."
+    overview = None
+    if control.is_ours and control.record is not None:
+        with suppress(CommandFailed):
+            overview = AdminClient(home, control.record).overview()
+    if overview is not None and overview.leaving:
+        return (
+            f"Control goes on leaving: it waits for {requests(num_running(overview))} to finish, and then nobody "
+            "starts the next. `splash up` waits for that and does; `splash restart --force` does not wait."
+        )
+    if not find(home, "webui").is_alive:
+        return "Control runs; the console does not, and `splash up` starts it."
+    return "Control and the console run."
+
+
+def num_running(overview: Overview) -> int:
+    return sum(slot is not None for slot in overview.slots)
+
+
+def _is_another(now: Found, before: Found) -> bool:
+    return now.is_ours and now.nonce != before.nonce
+
+
+def _pid(found: Found) -> str:
+    return f"pid {found.record.pid if found.record is not None else '?'}"
 
 
 def wait_until_loaded_anew(client: AdminClient, before: EngineView, show: Callable[[EngineView], None]) -> Overview:
@@ -181,23 +200,9 @@ def restart(order: Restart, names: Sequence[Target], *, force: bool) -> Iterator
     if "webui" in wanted:
         yield order.webui()
     if "engine" in wanted:
-        yield order.engine(_client(order.home), force=force)
-
-
-def _client(home: Home) -> AdminClient:
-    found = find(home, "control")
-    if not found.is_ours or found.record is None:
-        raise _not_answering(found) if found.is_alive else NotRunning()
-    return AdminClient(home, found.record)
+        yield order.engine(force=force)
 
 
 def _port(home: Home) -> int | None:
     record = home.read_record("control")
     return None if record is None else record.port
-
-
-def _not_answering(found: Found) -> CommandFailed:
-    assert found.identity is not None
-    if found.name == "control":
-        return NotAnswering(found.identity.reason)
-    return StartFailed(f"{found.name} can't be restarted: {found.identity.reason}, and it is not ours to end.")

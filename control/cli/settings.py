@@ -5,6 +5,7 @@ It does not say what a setting can be: control does.
 
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Final, get_args
 
 import msgspec
@@ -16,13 +17,15 @@ from control.cli.prices import PRICE, price_of, price_rows, with_price
 from control.cli.tables import print_table, printable
 from control.command_errors import UsageWrong
 from control.fifo import MAXIMUM_CONCURRENCY
-from control.wire import HeartbeatSettings, KeepAwake, Power
+from control.wire import HeartbeatSettings, KeepAwake, Power, Price
 
 CONCURRENCY: Final = "concurrency"
 KEEP_AWAKE: Final = "keep_awake"
 KEEP_AWAKE_CHOICES: Final[tuple[KeepAwake, ...]] = get_args(KeepAwake)
 HEARTBEAT: Final = "heartbeat."
 DIGIT: Final = re.compile("[0-9]{1,3}")
+
+Change = Callable[[], None]
 
 settings = typer.Typer(
     help="Settings that change while Splash runs. Without a command: list them.", rich_markup_mode=None
@@ -50,15 +53,20 @@ def list_settings(context: typer.Context, as_json: AsJson = False) -> None:
 
 @settings.command("set")
 def set_setting(
-    text: Annotated[str, typer.Argument(metavar="NAME=VALUE", help="As `splash settings` shows them.")],
+    texts: Annotated[list[str], typer.Argument(metavar="NAME=VALUE", help="As `splash settings` shows them.")],
 ) -> None:
-    """Change a setting, at once and for later starts.
+    """Change settings, at once and for later starts.
 
-    For example: `splash settings set heartbeat.messages=ping`, or `'price.default=CNY 1/0.1/3'`.
+    For example: `splash settings set heartbeat.messages=ping`, or `'price.default=CNY 1/0.1/3'`. Of several, all are
+    checked before the first is changed.
     """
-    change = change_of(text)
-    change(running_control(this_place()))
-    typer.echo(f"{printable(text)} from now on.")
+    checks = [check_of(text) for text in texts]
+    _require_different(texts)
+    client = running_control(this_place())
+    changes = [check(client) for check in checks]
+    for text, change in zip(texts, changes, strict=True):
+        change()
+        typer.echo(f"{printable(text)} from now on.")
 
 
 def rows(concurrency: int, heartbeats: HeartbeatSettings) -> list[tuple[str, str, str]]:
@@ -76,29 +84,49 @@ def keep_awake_row(power: Power) -> tuple[str, str, str]:
     return (KEEP_AWAKE, power.keep_awake, choices if power.can_keep_awake else f"{choices}; no effect on this machine")
 
 
-def change_of(text: str) -> Callable[[AdminClient], None]:
-    """What sends it. Raises UsageWrong for a name that no setting has."""
+def check_of(text: str) -> Callable[[AdminClient], Change]:
+    """What asks control whether it can be, and gives what sends it; raises UsageWrong, as this does for itself."""
     name, has_value, value = text.partition("=")
     if not has_value:
         raise UsageWrong(f"What shall {printable(name)} be? NAME=VALUE.")
     if name == CONCURRENCY:
         if DIGIT.fullmatch(value) is None or not 1 <= int(value) <= MAXIMUM_CONCURRENCY:
             raise UsageWrong(f"{CONCURRENCY} is a number, 1 to {MAXIMUM_CONCURRENCY}, and not {printable(value)!r}.")
-        return lambda client: client.set_concurrency(int(value))
+        return lambda client: partial(client.set_concurrency, int(value))
     if name == KEEP_AWAKE:
         keep_awake = _keep_awake(value)
-        return lambda client: client.set_keep_awake(keep_awake)
+        return lambda client: partial(client.set_keep_awake, keep_awake)
     if name.startswith(HEARTBEAT):
-        return lambda client: _set_heartbeat(client, name, value)
+        return lambda client: _checked_heartbeat(client, name, value)
     if name.startswith(PRICE):
-        # A model's id may hold a "=", a price can't.
-        name, _, value = text.rpartition("=")
+        name, value = _split(text)
         price, model = price_of(value, name), name.removeprefix(PRICE)
-        return lambda client: client.set_prices(with_price(client.prices(), model, price))
+        return lambda client: _checked_price(client, model, price)
     raise _unknown(name)
 
 
-def _set_heartbeat(client: AdminClient, name: str, value: str) -> None:
+def _split(text: str) -> tuple[str, str]:
+    """Name and value. A model's id may hold a "=", a price can't."""
+    name, _, value = text.rpartition("=") if text.startswith(PRICE) else text.partition("=")
+    return name, value
+
+
+def _require_different(texts: list[str]) -> None:
+    """Raises UsageWrong: of two values nobody knows which was meant."""
+    names = [name for name, _ in map(_split, texts)]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageWrong(f"{printable(name)} is there twice; nothing was changed.")
+
+
+def _checked_price(client: AdminClient, model: str, price: Price | None) -> Change:
+    """Raises UsageWrong."""
+    with_price(client.prices(), model, price)
+    # Read again when it is sent: another price may have been set before it.
+    return lambda: client.set_prices(with_price(client.prices(), model, price))
+
+
+def _checked_heartbeat(client: AdminClient, name: str, value: str) -> Change:
     """Raises UsageWrong for a setting or a mode that control does not have."""
     dialect = name.removeprefix(HEARTBEAT)
     choices = client.heartbeats().choices.get(dialect)
@@ -106,7 +134,7 @@ def _set_heartbeat(client: AdminClient, name: str, value: str) -> None:
         raise _unknown(name)
     if value not in choices:
         raise UsageWrong(f"{name} is one of {', '.join(choices)}, and not {printable(value)!r}.")
-    client.set_heartbeat(dialect, value)
+    return partial(client.set_heartbeat, dialect, value)
 
 
 def _unknown(name: str) -> UsageWrong:

@@ -3,21 +3,24 @@
 It changes nothing; a stale record is shown as stale, and a process that no record names is shown as unrecorded.
 """
 
+import shlex
 import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 from control.cli.admin_client import AdminClient
 from control.cli.processes import Found, find
+from control.cli.replacing import settings_now
 from control.cli.sizes import size_text
 from control.cli.tables import print_facts, print_table
-from control.cli.words import requests_that
+from control.cli.words import requests, requests_that
 from control.command_errors import CommandFailed, UsageWrong
 from control.doctor.process_table import Other, UserProcess, others, user_processes
 from control.home import PROCESS_NAMES, Home
 from control.identity import Identity, listening_address, resident_bytes, runs_for
 from control.lan import lan_urls
 from control.loopback import EVERY_ADDRESS
+from control.misplaced import misplaced
 from control.services.choice import manager_of
 from control.wire import CacheStatus, EngineView, Overview
 from engine.wire import ProcessRecord
@@ -56,9 +59,13 @@ def status(home: Home, processes: Callable[[], Iterable[UserProcess]] = user_pro
         report["control"] |= {"port": api_port, "admin_port": control.port, "lan": _lan(control, api_port)}
     if found["webui"].is_ours and found["webui"].record is not None:
         report["webui"]["lan"] = _lan(found["webui"].record, found["webui"].record.port)
+    for each in misplaced(home, settings_now(home)):
+        report[each.name]["misplaced"] = f"listens at {each.listens_at}, and the settings say {each.wanted}"
+    starter = home.holder_of("up")
+    report["control"]["starter_pid"] = None if starter is None else starter.pid
     engine |= {"model": None, "settings": None, "cache": None}
     if overview is not None:
-        report["control"] |= {"api": overview.api_base, "quitting": overview.quitting}
+        report["control"] |= {"api": overview.api_base, "quitting": overview.quitting, "leaving": overview.leaving}
         _add_engine(engine, overview)
     recorded = {
         name: each.record.pid for name, each in found.items() if each.record is not None and _is_ours(each, home)
@@ -84,12 +91,14 @@ def facts(report: Report) -> list[tuple[str, str]]:
     if any(other["is_unrecorded"] for entry in report.values() for other in entry.get("others", ())):
         found.append(("unrecorded", "no record names it; `splash doctor` says how to end it"))
     found += [
+        ("leaving", _leaving_text(report)),
+        ("address", _address_text(report)),
         ("quitting", _ending_text(report) if report["control"].get("quitting") else None),
         ("draining", _ending_text(report) if _is_draining(report) else None),
         ("requests", _waiting_text(report)),
         ("API", report["control"].get("api")),
         ("LAN", _lan_text(report)),
-        ("model", engine.get("model")),
+        ("model", engine.get("model") or _unloaded_text(engine)),
         ("settings", _settings_text(engine.get("settings"))),
         ("cache", (engine.get("cache") or {}).get("text")),
         (
@@ -184,6 +193,9 @@ def is_running(report: Report) -> bool:
 
 
 def _start_text(report: Report) -> str:
+    starter = report["control"].get("starter_pid")
+    if starter is not None:
+        return f"pid {starter} is starting it"
     is_rest_up = any(entry.get("state") not in NOT_RUNNING_STATES for entry in report.values())
     return "`splash up` brings control back; what else runs goes on" if is_rest_up else "`splash up` starts it"
 
@@ -199,16 +211,31 @@ def _ending_text(report: Report) -> str:
     return f"{said}it goes on by itself"
 
 
+def _leaving_text(report: Report) -> str | None:
+    if not report["control"].get("leaving"):
+        return None
+    num_running = report["engine"].get("running", 0)
+    starter = report["control"].get("starter_pid")
+    then = "`splash up` waits for that and starts the next" if starter is None else f"pid {starter} starts the next"
+    return f"waits for {requests(num_running)} to finish; {then}"
+
+
+def _address_text(report: Report) -> str | None:
+    """Which of them listen elsewhere than the settings say."""
+    found = [f"{name} {entry['misplaced']}" for name, entry in report.items() if entry.get("misplaced")]
+    return f"{'; '.join(found)}; `splash up` puts that right" if found else None
+
+
 def _lan(record: ProcessRecord, port: int) -> tuple[str, ...]:
     """What other machines call it by, when it listens for them, whatever the settings say by now."""
     return lan_urls(port) if listening_address(record, port) in EVERY_ADDRESS.values() else ()
 
 
 def _lan_text(report: Report) -> str | None:
-    """The console is open only beside the API."""
+    """The console is open only beside the API; without control it can have been left so."""
     api, console = report["control"].get("lan"), report.get("webui", {}).get("lan")
     if not api:
-        return None
+        return f"the console only: {', '.join(console)}" if console else None
     said = f"on: {', '.join(f'{url}/v1' for url in api)}"
     return f"{said}; console {', '.join(console)}" if console else said
 
@@ -220,7 +247,20 @@ def _waiting_text(report: Report) -> str | None:
         return None
     said = requests_that(num_waiting, "wait")
     is_unloaded = engine.get("state") == "unloaded" and not report["control"].get("quitting")
-    return f"{said}; `splash load MODEL` lets {'it' if num_waiting == 1 else 'them'} go on" if is_unloaded else said
+    if not is_unloaded:
+        return said
+    return f"{said}; `{_load_command(engine)}` lets {'it' if num_waiting == 1 else 'them'} go on"
+
+
+def _unloaded_text(engine: dict[str, Any]) -> str | None:
+    last = engine.get("last_model")
+    if engine.get("state") != "unloaded" or last is None:
+        return None
+    return f"none; the last was {last}, `{_load_command(engine)}` brings it back"
+
+
+def _load_command(engine: dict[str, Any]) -> str:
+    return f"splash load {shlex.quote(engine.get('last_model') or 'MODEL')}"
 
 
 def _process(home: Home, found: Found) -> dict[str, Any]:
@@ -269,6 +309,7 @@ def _add_engine(entry: dict[str, Any], overview: Overview) -> None:
     entry |= {
         "state": view.state,
         "model": view.model.id if view.model is not None else view.model_name,
+        "last_model": view.last_model,
         "error": view.error,
         "restarts": view.restarts,
         "running": sum(slot is not None for slot in overview.slots),
@@ -297,16 +338,26 @@ def _settings(view: EngineView) -> dict[str, Any] | None:
 
 
 def _cache(cache: CacheStatus) -> dict[str, Any]:
-    """`hit_rate` is of tokens; None before the first prompt. `text` is the same for a person."""
+    """`hit_rate` is of tokens; None before the first prompt. `text` is the same for a person; None: nothing to say yet.
+
+    The budget of an engine that has just loaded is not known before its first step.
+    """
     is_known = cache.is_on and cache.lookup_tokens > 0
     hit_rate = round(cache.hit_rate, 4) if is_known else None
-    used = f"{size_text(cache.used_bytes)} of {size_text(cache.budget_bytes)}"
-    said = "no prompt yet" if hit_rate is None else f"hit rate {hit_rate:.1%}"
     return {
         "is_on": cache.is_on,
         "off_reason": None if cache.is_on else cache.reason,
         "hit_rate": hit_rate,
         "used_bytes": cache.used_bytes,
         "budget_bytes": cache.budget_bytes,
-        "text": f"{said}, {used}" if cache.is_on else f"off: {cache.reason}",
+        "text": _cache_text(cache, hit_rate),
     }
+
+
+def _cache_text(cache: CacheStatus, hit_rate: float | None) -> str | None:
+    if not cache.is_on:
+        return f"off: {cache.reason}"
+    said = "no prompt yet" if hit_rate is None else f"hit rate {hit_rate:.1%}"
+    if not cache.budget_bytes:
+        return None if hit_rate is None else said
+    return f"{said}, {size_text(cache.used_bytes)} of {size_text(cache.budget_bytes)}"

@@ -1,6 +1,6 @@
 """`splash up`: bring control and the console up, load a model, say where everything is. Repeating it changes nothing.
 
-It stops nothing: what it can't reuse it names.
+It stops nothing that it can reuse: what listens elsewhere than the settings say it replaces, what isn't ours it names.
 """
 
 import time
@@ -12,8 +12,12 @@ from typing import Final
 import msgspec
 
 from control.cli.admin_client import AdminClient
+from control.cli.login_page import written_page
 from control.cli.processes import Found, find, has_display, wait_for, wait_until_found
+from control.cli.replacing import Replacing, settings_now
+from control.cli.settling import SETTLE_LIMIT_S, FollowingClient
 from control.cli.starting import start_console, start_control
+from control.cli.turns import turn
 from control.command_errors import CommandFailed, StartFailed
 from control.config import Settings, bracketed
 from control.console_password import ConsolePassword
@@ -30,9 +34,6 @@ PRINTED_LINK_S: Final = 600.0
 OPENED_LINK_S: Final = 30.0
 DEMO_NOTE: Final = ", a demo with random weights: it writes nonsense. `splash load FOLDER` loads a real one"
 FIRST_KEY_NAME: Final = "default"
-# A process that was just told to end, or that is just starting, needs this long to become one or the other: control
-# lets its streams end, and then its connections.
-SETTLE_LIMIT_S: Final = 15.0
 QUIT_LIMIT_S: Final = 30.0
 CONSOLE_LIMIT_S: Final = 5.0
 
@@ -82,11 +83,16 @@ def made_home(settings: Settings) -> Home:
     return home
 
 
-def up(settings: Settings, home: Home, order: Order, show: Callable[[EngineView], None]) -> Ready:
-    """Everything runs when this returns. Raises CommandFailed; what did start then stays up, and can explain itself."""
-    with home.only_one("up", wait=True):
-        control, console = _start(settings, home, order)
-        client = AdminClient(home, control)
+def up(home: Home, order: Order, show: Callable[[EngineView], None], say: Callable[[str], None]) -> Ready:
+    """Everything runs when this returns. Raises CommandFailed; what did start then stays up, and can explain itself.
+
+    `show` gets how far the load is, `say` what else takes time.
+    """
+    with turn(home, say):
+        # Somebody may have changed them while the turn was waited for.
+        settings = settings_now(home)
+        control, console = _start(settings, home, order, say)
+        client = FollowingClient(home, control)
         key = None
         if not client.keys():
             key = client.new_key(FIRST_KEY_NAME, "interactive").key
@@ -95,7 +101,7 @@ def up(settings: Settings, home: Home, order: Order, show: Callable[[EngineView]
     model = overview.engine.model
     address = console_address(settings, console)
     # The link comes last: its time runs from now.
-    link = login_link(client, address, opens_browser=order.opens_browser)
+    link = login_link(home, client, address, opens_browser=order.opens_browser)
     name = model.id if model is not None else overview.engine.model_name or ""
     addresses = Addresses(api=overview.api_base, console=address, login=link, model=name, key=key)
     database, is_demo = overview.database, model is not None and model.is_demo
@@ -130,13 +136,13 @@ def wait_until_unloaded(client: AdminClient) -> None:
         time.sleep(POLL_S)
 
 
-def login_link(client: AdminClient, address: str, *, opens_browser: bool) -> str:
-    """A fresh link, opened in the browser where there is one to see it."""
+def login_link(home: Home, client: AdminClient, address: str, *, opens_browser: bool) -> str:
+    """A fresh link, opened in the browser where there is one to see it. Raises HomeUnusable when it can't be."""
     is_opened = opens_browser and has_display()
     token = client.login_link(valid_s=OPENED_LINK_S if is_opened else PRINTED_LINK_S).token
     link = f"{address}/login?token={token}"
     if is_opened:
-        webbrowser.open(link)
+        webbrowser.open(written_page(home, link).as_uri())
     return link
 
 
@@ -188,9 +194,17 @@ def remark(ready: Ready) -> str | None:
     )
 
 
-def _start(settings: Settings, home: Home, order: Order) -> tuple[ProcessRecord, ProcessRecord]:
+def _start(
+    settings: Settings, home: Home, order: Order, say: Callable[[str], None]
+) -> tuple[ProcessRecord, ProcessRecord]:
     """Both processes, each reused when it is alive and ours. Both are started before either is waited for."""
     _wait_for_quit(home)
+    replacing = Replacing(home, say, order.engine_command)
+    if _is_leaving(home):
+        say("Control leaves, because a restart was interrupted; the next one is started when it has.")
+        replacing.control(force=False)
+    for misplaced, new in replacing.put_in_place():
+        say(f"{misplaced.name} is pid {new.pid}: {misplaced}.")
     control, console = _find_settled(home, "control"), _find_settled(home, "webui")
     admin_port = control.record.port if control.is_ours and control.record is not None else settings.admin_port
     _require_ports(settings, home, control, console)
@@ -224,6 +238,17 @@ def _wait_for_quit(home: Home) -> None:
         raise StartFailed("Splash is quitting, and is not done yet; `splash status` shows what is left of it.")
     # Whoever ordered the quit ends the console last.
     wait_for(lambda: not find(home, "webui").is_alive, CONSOLE_LIMIT_S)
+
+
+def _is_leaving(home: Home) -> bool:
+    """Nobody is there to start the next: whoever ordered it has the turn until then."""
+    control = find(home, "control")
+    if not control.is_ours or control.record is None:
+        return False
+    try:
+        return AdminClient(home, control.record).overview().leaving
+    except CommandFailed:
+        return False
 
 
 def _require_ports(settings: Settings, home: Home, control: Found, console: Found) -> None:

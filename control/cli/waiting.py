@@ -17,6 +17,8 @@ from engine.wire import ProcessRecord
 LOOK_EVERY_S: Final = 0.25
 # How often a person who waits is told that it still goes on.
 REMIND_EVERY_S: Final = 30.0
+# Control answers this from memory; one that does not for so long hangs.
+ANSWER_LIMIT_S: Final = 10.0
 
 
 def wait_for_requests(
@@ -26,18 +28,18 @@ def wait_for_requests(
     *,
     goes_on: Callable[[Overview], bool] = lambda overview: True,
 ) -> None:
-    """Until none runs any more, or nothing can be asked about them: by then control has ended, or ends soon.
+    """Until none runs any more, or nothing can be asked about them: control has ended, ends soon, or hangs.
 
     `goes_on`: whether control, by its overview, still waits for them.
     """
     shown_at, num_shown = time.monotonic(), None
     while live_process(control) is not None:
         try:
-            overview = client.overview()
+            overview = client.overview(timeout_s=ANSWER_LIMIT_S)
         except CommandFailed:
             return
         running = [slot for slot in overview.slots if slot is not None]
-        if not running or not goes_on(overview):
+        if not goes_on(overview) or not running:
             return
         is_told = num_shown in (None, len(running)) and time.monotonic() - shown_at < REMIND_EVERY_S
         if not is_told:

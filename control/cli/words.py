@@ -18,7 +18,12 @@ def requests_that(count: int, verb: str) -> str:
 
 
 def requests(count: int) -> str:
-    return "1 request" if count == 1 else f"{count:,} requests"
+    return counted(count, "request")
+
+
+def counted(count: int, thing: str) -> str:
+    """`1 block`, `2 blocks`."""
+    return f"{count:,} {thing}{'' if count == 1 else 's'}"
 
 
 def one_of(text: str, choices: Sequence[Choice], what: str) -> Choice:

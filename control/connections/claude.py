@@ -14,6 +14,8 @@ from control.connections.merging import json_object, json_text
 # The gateway's pattern `claude-*` answers it with whatever is loaded, so that it outlives a switch of models.
 MODEL: Final = "claude-splash"
 BACKGROUND_MODEL: Final = "claude-haiku-splash"
+# System prompt and tools, as the demo's tokenizer counts them.
+FIRST_PROMPT_TOKENS: Final = 21_000
 KEY_VARIABLE: Final = "ANTHROPIC_AUTH_TOKEN"
 
 
@@ -62,4 +64,5 @@ CLAUDE: Final = Client(
     title="Claude Code",
     file=ConfigFile(path=path, merged=merged, key_in=key_in),
     environment=environment,
+    first_prompt_tokens=FIRST_PROMPT_TOKENS,
 )

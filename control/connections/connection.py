@@ -57,7 +57,8 @@ class ConfigFile:
 class Client:
     """`environment`: what can be set in a shell instead, empty when that is not enough. `notes`: what can't be set.
 
-    `command`: what is run as it is, for a client that has neither.
+    `command`: what is run as it is, for a client that has neither. `first_prompt_tokens`: about what it sends before
+    the person has said anything; None where nobody has measured it.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Client:
     environment: Callable[[Connection], dict[str, str]]
     notes: tuple[str, ...] = ()
     command: Callable[[Connection], str] | None = None
+    first_prompt_tokens: int | None = None
 
 
 class ConfigInvalid(Exception):

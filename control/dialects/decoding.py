@@ -3,6 +3,7 @@
 It knows no field, and nothing of what the fields mean.
 """
 
+import re
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -12,6 +13,27 @@ from control.errors import InvalidRequest
 
 _Kind = TypeVar("_Kind")
 
+# Of msgspec's sentences: its names of types, and its signs, as words.
+_WORDS: Final = tuple(
+    (re.compile(pattern), words)
+    for pattern, words in (
+        (r"`([^`]*)\bint\b([^`]*)`", r"`\1an integer\2`"),
+        (r"`([^`]*)\bfloat\b([^`]*)`", r"`\1a number\2`"),
+        (r"`([^`]*)\bstr\b([^`]*)`", r"`\1a text\2`"),
+        (r"`([^`]*)\bbool\b([^`]*)`", r"`\1true or false\2`"),
+        (r"`([^`]*)\barray\b([^`]*)`", r"`\1a list\2`"),
+        (r"`([^`]*)\bobject\b([^`]*)`", r"`\1an object\2`"),
+        (r" \| ", " or "),
+        (r"`", ""),
+        (r" of length (?=[<>=])", " with a length of "),
+        (r"(?<!of) >= ", " of at least "),
+        (r"(?<!of) <= ", " of at most "),
+        (r"(?<=of) >= ", " at least "),
+        (r"(?<=of) <= ", " at most "),
+        (r" > ", " above "),
+        (r" < ", " below "),
+    )
+)
 # Some tools of Windows write it before a file of JSON.
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
@@ -95,4 +117,9 @@ def _refusal(error: msgspec.ValidationError, within: str) -> InvalidRequest:
         missing = sentence.split("`")[1]
         field = f"{field}.{missing}" if field else missing
         sentence = "This field is required"
+    if sentence.startswith("Expected "):
+        for pattern, words in _WORDS:
+            sentence = pattern.sub(words, sentence)
+    # It follows the field's name (`error_answers`).
+    sentence = sentence[:1].lower() + sentence[1:] if field else sentence
     return InvalidRequest(f"{sentence}.", param=field or None)

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
-from control.errors import ApiError, ContextTooLong
+from control.errors import ApiError, ContextTooLong, InvalidRequest
 
 ANTHROPIC_PATHS: Final = "/v1/messages"
 # Anthropic's clients know 529, not 503; they send the request again after either.
@@ -54,7 +54,12 @@ def answers_of(path: str, request_id: str) -> AnswerOf:
 def openai_error(error: ApiError) -> dict[str, Any]:
     """Format: OpenAI error object. All four fields are always there."""
     return {
-        "error": {"message": str(error), "type": _openai_type(error.status), "param": error.param, "code": error.code}
+        "error": {
+            "message": sentence_of(error),
+            "type": _openai_type(error.status),
+            "param": error.param,
+            "code": error.code,
+        }
     }
 
 
@@ -63,16 +68,27 @@ def anthropic_error(error: ApiError, request_id: str) -> dict[str, Any]:
 
     Claude Code compacts the conversation when it reads "prompt is too long"; it parses both numbers behind it.
     """
-    message = str(error)
+    message = sentence_of(error)
     if isinstance(error, ContextTooLong):
         message = f"prompt is too long: {error.prompt_tokens} tokens > {error.maximum_context_tokens - 1} maximum"
-    elif error.param is not None:
-        message = f"{error.param}: {message}"
     return {
         "type": "error",
         "error": {"type": _anthropic_type(anthropic_status(error)), "message": message},
         "request_id": request_id,
     }
+
+
+def sentence_of(error: ApiError) -> str:
+    """With the field that is wrong: OpenAI's SDK shows nothing else of an error."""
+    message, field = str(error), error.param
+    if field is None or not isinstance(error, InvalidRequest) or _is_named(field, message):
+        return message
+    return f"{field}: {message}"
+
+
+def _is_named(field: str, message: str) -> bool:
+    """At the beginning; or anywhere, if it can be no word of the sentence."""
+    return message.startswith(f"{field} ") or (not field.isalpha() and field in message)
 
 
 def anthropic_status(error: ApiError) -> int:

@@ -16,6 +16,8 @@ ITEMS_LIMIT: Final = 50_000
 TOOLS_LIMIT: Final = 1000
 # OpenAI's own limit is 4; other servers allow more, and their clients use it.
 STOPS_LIMIT: Final = 16
+# They are looked for behind every token; markers and whole lines are shorter.
+STOP_CHARS_LIMIT: Final = 1024
 # It is kept with the request, and shown; the path of a folder may be a name.
 MODEL_NAME_LIMIT: Final = 4096
 ALTERNATIVES_LIMIT: Final = 20

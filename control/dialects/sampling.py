@@ -8,7 +8,15 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
-from control.dialects.limits import STOPS_LIMIT, TOKENS_LIMIT, TOP_K_LIMIT, ModelName, TokenLimit, check_number
+from control.dialects.limits import (
+    STOP_CHARS_LIMIT,
+    STOPS_LIMIT,
+    TOKENS_LIMIT,
+    TOP_K_LIMIT,
+    ModelName,
+    TokenLimit,
+    check_number,
+)
 from control.errors import InvalidRequest
 from engine import wire
 
@@ -79,6 +87,8 @@ def stops_of(stops: Sequence[str] | None, field: str) -> tuple[str, ...]:
     """Raises InvalidRequest. Empty ones would end every answer at once, and mean nothing."""
     known = tuple(each for each in stops or () if each)
     check_number(len(known), STOPS_LIMIT, "stop sequences", field)
+    if any(len(each) > STOP_CHARS_LIMIT for each in known):
+        raise InvalidRequest(f"A stop sequence has at most {STOP_CHARS_LIMIT} characters.", param=field)
     return known
 
 

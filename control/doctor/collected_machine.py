@@ -4,22 +4,20 @@ It judges nothing; what only macOS tells is in `mac`.
 """
 
 import os
-import plistlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
-from xml.parsers.expat import ExpatError
 
 import psutil
 
 from control.doctor.facts import EngineMemory, Holder, LoginFacts, MachineFacts, PortFacts
 from control.doctor.mac import is_translated, quarantined, wired_limit_mib
 from control.doctor.port_checks import collides
-from control.loopback import is_listening
+from control.loopback import is_listening, reached_at
 from control.machine.programs import all_processes, largest_users
-from control.services.login import LOGIN_FOLDER
+from control.services.login import LOGIN_FOLDER, listed
 
 NUM_USERS: Final = 6
 PROJECT: Final = Path(__file__).resolve().parents[2]
@@ -54,8 +52,8 @@ def login_facts(folder: Path, label: str) -> tuple[LoginFacts, ...]:
     if not file.exists():
         return ()
     try:
-        program = Path(plistlib.loads(file.read_bytes())["ProgramArguments"][0])
-    except (OSError, ValueError, LookupError, TypeError, ExpatError, plistlib.InvalidFileException):
+        program = Path((listed(file) or {})["ProgramArguments"][0])  # type: ignore[index]  # a list, when it is ours
+    except (LookupError, TypeError):
         return (LoginFacts(file, None, program_is_there=False),)
     return (LoginFacts(file, program, program_is_there=os.access(program, os.X_OK)),)
 
@@ -73,13 +71,13 @@ def port_facts(
     facts = []
     for key, (host, port) in ports.items():
         holders = tuple(
-            Holder(each.pid, each.command, homes.get(each.pid))
+            Holder(each.pid, each.command, homes.get(each.pid), each.address)
             for each in listening
             if each.port == port and collides(each.address, host)
         )
-        if not holders and is_listening(port, host=host):
+        if not holders and is_listening(port, host=reached_at(host)):
             holders = (Holder(None),)
-        facts.append(PortFacts(key, port, holders))
+        facts.append(PortFacts(key, port, holders, host))
     return tuple(facts)
 
 

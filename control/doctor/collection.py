@@ -13,6 +13,7 @@ import psutil
 
 from control.command_errors import HomeUnusable
 from control.config import PORT_FIELDS, Settings, default_home
+from control.console_password import ConsolePassword
 from control.doctor.collected_home import home_facts
 from control.doctor.collected_machine import Listener, listeners, machine_facts, port_facts
 from control.doctor.collected_versions import version_facts
@@ -21,13 +22,13 @@ from control.doctor.process_table import Part, others, parts, user_processes
 from control.home import PROCESS_NAMES, Home, ProcessName
 from control.identity import runs_for, verify
 from control.loopback import LOOPBACK, ask
+from control.misplaced import misplaced
 from control.services.agents import label_of
 from control.wire import HEALTHZ
 from engine.wire import STATUS, DeviceStatus, MemoryPlan, ProcessRecord
 
 HEALTHZ_TIMEOUT_S: Final = 2.0
 STATUS_TIMEOUT_S: Final = 2.0
-ON_THE_OPEN_SIDE: Final = ("SPLASH_API_PORT", "SPLASH_CONSOLE_PORT")
 
 
 class _Health(msgspec.Struct):
@@ -51,6 +52,7 @@ def collect(settings: Settings, environment: Mapping[str, str]) -> Facts:
     homes = {part.process.pid: part.home for part in found} | {each.pid: home.root for each in alive.values()}
     beside = others(processes, home.root, {name: record.pid for name, record in alive.items()})
     our_pids = {*(record.pid for record in alive.values()), *(other.process.pid for other in beside)}
+    ports = _ports(settings, settings.console_host(has_password=ConsolePassword(home).is_set))
     return Facts(
         home=home_facts(home, alive.get("engine"), environment),
         records=records,
@@ -59,7 +61,8 @@ def collect(settings: Settings, environment: Mapping[str, str]) -> Facts:
         gone_homes=_gone_homes(found, home.root),
         listening=_ports_by_pid(listening, homes),
         lock=_lock(home),
-        ports=port_facts(_ports(settings), listening, homes | dict.fromkeys(our_pids, home.root)),
+        ports=port_facts(ports, listening, homes | dict.fromkeys(our_pids, home.root)),
+        misplaced=misplaced(home, settings),
         machine=machine_facts(
             our_pids,
             _engine_memory(home, next(each for each in records if each.name == "engine")),
@@ -160,8 +163,7 @@ def _ports_by_pid(listening: tuple[Listener, ...], homes: Mapping[int, Path]) ->
     return ports
 
 
-def _ports(settings: Settings) -> dict[str, tuple[str, int]]:
-    return {
-        key: (settings.host if key in ON_THE_OPEN_SIDE else LOOPBACK, getattr(settings, field))
-        for key, field in PORT_FIELDS.items()
-    }
+def _ports(settings: Settings, console_host: str) -> dict[str, tuple[str, int]]:
+    """Where each of the four has to be had by the settings, in LAN mode at every address."""
+    hosts = {"SPLASH_API_PORT": settings.api_host, "SPLASH_CONSOLE_PORT": console_host}
+    return {key: (hosts.get(key, LOOPBACK), getattr(settings, field)) for key, field in PORT_FIELDS.items()}

@@ -9,6 +9,7 @@ from pathlib import Path
 from control.doctor.process_table import Other, Part
 from control.home import ProcessName
 from control.identity import Verdict
+from control.misplaced import Misplaced
 from control.wire import MemoryUser
 from engine.wire import ProcessRecord
 
@@ -49,15 +50,17 @@ class Holder:
     pid: int | None
     command: str = ""
     home: Path | None = None
+    address: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PortFacts:
-    """`key` is the name of its setting."""
+    """`key` is the name of its setting. `host`: where Splash has to listen on it by its settings."""
 
     key: str
     port: int
     holders: tuple[Holder, ...] = ()
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +172,7 @@ class Facts:
     """Ports by the pid of a process of Splash."""
     lock: LockFacts | None = None
     ports: tuple[PortFacts, ...] = ()
+    misplaced: tuple[Misplaced, ...] = ()
     machine: MachineFacts = MachineFacts()
     versions: VersionFacts = VersionFacts()
     now_s: float = 0.0

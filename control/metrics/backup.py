@@ -34,7 +34,7 @@ def dated_name(now_s: float) -> str:
 
 
 def back_up(database: Path, to: Path) -> Backup:
-    """It blocks for as long as it takes, and holds up no writer. The last folder of `to` is made where it is missing.
+    """It blocks for as long as it takes, and holds up no writer. Of folders only `backups` beside the database is made.
 
     Raises BackupExists, BackupImpossible.
     """
@@ -44,8 +44,10 @@ def back_up(database: Path, to: Path) -> Backup:
     try:
         if os.path.lexists(to):
             raise BackupExists(f"{to} is there already; a backup takes the place of nothing.")
-        if not to.parent.exists():
-            to.parent.mkdir(mode=0o700)
+        if to.parent == database.parent / FOLDER:
+            to.parent.mkdir(mode=0o700, exist_ok=True)
+        elif not to.parent.exists():
+            raise BackupImpossible(f"There is no folder {to.parent}, so no backup was made; make it first.")
         with _unnamed_beside(to) as unnamed:
             num_requests = _copy(database, unnamed)
             _require_sound(unnamed)

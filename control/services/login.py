@@ -21,6 +21,11 @@ from control.services.launchd import BOOTOUT_SLACK_S, RETRY_EVERY_S, delete_prop
 
 # launchd reads this folder at each login.
 LOGIN_FOLDER: Final = Path("Library") / "LaunchAgents"
+# All that plistlib lets through from what it is made of, when a file is no property list.
+UNREADABLE: Final = (
+    *(OSError, ExpatError, plistlib.InvalidFileException),
+    *(ValueError, AttributeError, TypeError, LookupError, OverflowError, RecursionError),
+)
 # stale: it starts a Splash that is not there any more, or with other settings. broken: launchd can't read it, either.
 LoginState = Literal["on", "off", "stale", "broken"]
 
@@ -41,11 +46,10 @@ class LoginAgent:
         return self.folder / f"{self.label}.plist"
 
     def state(self, environment: Mapping[str, str]) -> LoginState:
-        try:
-            found = plistlib.loads(self.file.read_bytes())
-        except FileNotFoundError:
+        if not self.file.exists():
             return "off"
-        except (OSError, plistlib.InvalidFileException, ValueError, ExpatError):
+        found = listed(self.file)
+        if found is None:
             return "broken"
         return "on" if found == plistlib.loads(self._content(environment)) else "stale"
 
@@ -75,6 +79,15 @@ class LoginAgent:
             is_stdout_dropped=True,
         )
         return property_list("login", agent)
+
+
+def listed(file: Path) -> dict[str, object] | None:
+    """What a property list of launchd says; None when it is none, or can't be read."""
+    try:
+        found = plistlib.loads(file.read_bytes())
+    except UNREADABLE:
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def login_agent(home: Home) -> LoginAgent:

@@ -11,6 +11,7 @@ from engine.text.defaults import LARGEST_REPETITION_PENALTY, SMALLEST_REPETITION
 from engine.wire import GenerateRequest, Grammar, Sampling
 
 MOST_STOPS: Final = 16
+MOST_STOP_CHARS: Final = 1024
 MOST_LOGPROBS: Final = 20
 LARGEST_BIAS: Final = 100.0
 LARGEST_PENALTY: Final = 2.0
@@ -28,6 +29,8 @@ def check_request(request: GenerateRequest, vocabulary_size: int) -> None:
     for position, stop in enumerate(request.stop):
         if not stop:
             raise InvalidRequest("a stop string must not be empty", param=f"stop[{position}]")
+        if len(stop) > MOST_STOP_CHARS:
+            raise InvalidRequest(f"a stop string has at most {MOST_STOP_CHARS} characters", param=f"stop[{position}]")
     _check_sampling(request.sampling, vocabulary_size)
     if request.grammar is not None:
         _check_grammar(request.grammar)

@@ -71,6 +71,11 @@ class Intake:
             )
         return self._loaded
 
+    @property
+    def given_up_s(self) -> float:
+        """How long a grammar that took too long has been compiling, 0 when there is none. For any thread."""
+        return 0.0 if self._grammars is None else self._grammars.compilations.longest_s()
+
     def count(self, body: bytes) -> CountAnswer:
         """Raises InvalidRequest. A prompt longer than the context is counted too, unless it is beyond all hope."""
         asked = decode(body, CountRequest)

@@ -89,6 +89,7 @@ class Door:
         self._on_shutdown = on_shutdown
         self._monotonic = monotonic
         self._status: tuple[Status, bytes] | None = None
+        self._text_begun_at: float | None = None  # written on the text thread
         self._stopping = asyncio.Event()
 
     def open(self, worker: Worker, intake: "Intake") -> None:
@@ -115,6 +116,8 @@ class Door:
 
     async def status(self, _: HttpRequest) -> Response:
         snapshot = self._worker.snapshot
+        if (text_busy_s := self._text_busy_s()) > 0:
+            return json_response(msgspec.structs.replace(snapshot, text_busy_s=text_busy_s))
         if self._status is None or self._status[0] is not snapshot:
             self._status = (snapshot, msgspec.json.encode(snapshot))
         return encoded_response(self._status[1])
@@ -204,7 +207,21 @@ class Door:
 
     async def _on_text_thread(self, work: Callable[[], Answer]) -> Answer:
         """Work that has begun is left to the end of the process when the engine stops first."""
-        return await self._unless_stopping(asyncio.get_running_loop().run_in_executor(self._text_thread, work))
+
+        def timed() -> Answer:
+            self._text_begun_at = self._monotonic()
+            try:
+                return work()
+            finally:
+                self._text_begun_at = None
+
+        return await self._unless_stopping(asyncio.get_running_loop().run_in_executor(self._text_thread, timed))
+
+    def _text_busy_s(self) -> float:
+        """Of the text thread, or of a grammar that it has given up and that goes on."""
+        begun_at = self._text_begun_at
+        busy_s = 0.0 if begun_at is None else self._monotonic() - begun_at
+        return busy_s if self._intake is None else max(busy_s, self._intake.given_up_s)
 
     async def _unless_stopping(self, working: "asyncio.Future[Answer]") -> Answer:
         """Raises Stopping when the engine stops first."""

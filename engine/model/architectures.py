@@ -5,11 +5,13 @@ It imports nothing of mlx-lm: that would import MLX, which a preflight does with
 
 import ast
 import importlib.util
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+_MODULE = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 _MODEL_TABLE = "MODEL_REMAPPING"
 _ARCHITECTURE_TABLE = "MODEL_ARCHITECTURE_REMAPPING"
 
@@ -23,8 +25,10 @@ def module_name(config: Mapping[str, Any]) -> str | None:
     if not isinstance(model_type, str):
         return None
     tables = _remapping()
-    architectures = config.get("architectures") or ()
-    for architecture in (architectures,) if isinstance(architectures, str) else architectures:
+    architectures = config.get("architectures")
+    for architecture in architectures if isinstance(architectures, list) else (architectures,):
+        if not isinstance(architecture, str):
+            continue
         if renamed := tables[_ARCHITECTURE_TABLE].get((model_type, architecture)):
             model_type = renamed
             break
@@ -35,7 +39,7 @@ def module_name(config: Mapping[str, Any]) -> str | None:
 
 def source_file(module: str) -> Path | None:
     """Return the file of a module in `mlx_lm.models`, if it is there and defines a model."""
-    if not module or "/" in module or "\\" in module or module.startswith("."):
+    if not _MODULE.fullmatch(module):
         return None
     path = _package_folder() / "models" / f"{module}.py"
     return path if path.is_file() and "class ModelArgs" in path.read_text(encoding="utf-8") else None

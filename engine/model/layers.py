@@ -10,6 +10,11 @@ from typing import Any, Final, Literal
 from engine.model.architectures import default_sizes, makes_its_own_cache, module_name
 
 FLOAT32_BYTES: Final = 4
+LARGEST_SIZE: Final = 2**31
+"""Of anything that config.json counts; a larger number is none."""
+MOST_LAYERS: Final = 10_000
+MOST_CONTEXT_BYTES: Final = 2**60
+"""What a sequence of the model's own length may keep; no machine has as much."""
 
 GATED_DELTA: Final = frozenset({"qwen3_next", "qwen3_5", "qwen3_5_moe", "qwen3_5_text", "qwen3_5_moe_text"})
 """Every `full_attention_interval`-th layer attends; the others keep a recurrent and a convolution state."""
@@ -86,6 +91,10 @@ class UnknownSize(Exception):
     """config.json lacks a number that the size of a layer depends on."""
 
 
+class ImpossibleSize(Exception):
+    """config.json has a number that no model can have."""
+
+
 def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the part of config.json that describes the language model: multimodal models nest it."""
     nested = config.get("text_config")
@@ -95,12 +104,14 @@ def text_config(config: Mapping[str, Any]) -> Mapping[str, Any]:
 def read_layers(config: Mapping[str, Any], element_bytes: int) -> tuple[Layer, ...]:
     """Return one entry per layer; `element_bytes` is the size of an activation, which is also what mlx-lm caches.
 
-    Raises UnknownSize when config.json does not give the sizes.
+    Raises UnknownSize when config.json does not give the sizes, and ImpossibleSize.
     """
     outer = module_name(config) or ""
     inner = module_name(text_config(config)) or outer
     text = {**default_sizes(inner), **_WRAPPED_SIZES.get(outer, {}), **text_config(config)}
     num_layers = _number(text, "num_hidden_layers", "n_layer", "n_layers", "num_layers")
+    if num_layers > MOST_LAYERS:
+        raise ImpossibleSize(f"{num_layers:,} layers")
     names = {str(text.get("model_type")), inner, outer}
     # A wrapper that makes no cache is given growing ones, whatever the model inside it would have made.
     has_own_cache = makes_its_own_cache(outer)
@@ -122,7 +133,7 @@ def _kept(names: Set[str], layers: Sequence[Layer]) -> tuple[Layer, ...]:
 
 
 def _gated_delta(text: Mapping[str, Any], index: int, element_bytes: int) -> Layer:
-    if (index + 1) % int(text.get("full_attention_interval", 4)) == 0:
+    if (index + 1) % _number(text, "full_attention_interval", default=4) == 0:
         return _growing(text, element_bytes)
     key_dim, value_dim = _number(text, "linear_key_head_dim"), _number(text, "linear_value_head_dim")
     num_key_heads, num_value_heads = _number(text, "linear_num_key_heads"), _number(text, "linear_num_value_heads")
@@ -135,7 +146,7 @@ def _gated_delta(text: Mapping[str, Any], index: int, element_bytes: int) -> Lay
 
 def _window_pattern(text: Mapping[str, Any], index: int, element_bytes: int) -> Layer:
     default = next((n for name, n in WINDOW_PATTERN.items() if name == text.get("model_type")), 6)
-    pattern = int(text.get("sliding_window_pattern") or default)
+    pattern = _number(text, "sliding_window_pattern", default=default)
     return _attention(text, element_bytes, is_window=index % pattern != pattern - 1)
 
 
@@ -211,16 +222,15 @@ def _num_kv_heads(text: Mapping[str, Any]) -> int:
 
 
 def _head_dim(text: Mapping[str, Any]) -> int:
-    head_dim = text.get("head_dim")
-    if isinstance(head_dim, int):
-        return head_dim
+    if text.get("head_dim") is not None:
+        return _number(text, "head_dim")
     return _number(text, "hidden_size", "n_embd", "d_model", "dim") // _number(text, *_HEADS)
 
 
 def _number(text: Mapping[str, Any], *names: str, default: int | None = None) -> int:
     for name in names:
         value = text.get(name)
-        if isinstance(value, int) and value > 0:
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST_SIZE:
             return value
     if default is not None:
         return default

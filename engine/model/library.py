@@ -20,8 +20,9 @@ from huggingface_hub.errors import (
 )
 from tqdm.auto import tqdm
 
-from engine.errors import ModelNotFound, NotDownloaded
+from engine.errors import ModelNotFound, ModelRefused, NotDownloaded
 from engine.model.demo import DEMO_NAME, MARKER, ensure_demo
+from engine.model.files import is_file, read_bytes
 
 OnProgress = Callable[[int, int], None]
 """Takes bytes done and bytes known to be wanted so far. Called on other threads."""
@@ -42,6 +43,8 @@ LM_STUDIO_FOLDERS: Final = ("~/.lmstudio/models", "~/.cache/lm-studio/models")
 
 _DEMO_NAMES: Final = ("demo", DEMO_NAME)
 _HUB_ID: Final = re.compile(r"[\w][\w.-]*/[\w][\w.-]*")
+_REVISION: Final = re.compile(r"\w[\w.-]*")
+_LARGEST_REFERENCE_BYTES: Final = 1_000
 _SNAPSHOT: Final = re.compile(r"models--(?P<organisation>.+?)--(?P<name>.+)")
 
 
@@ -66,7 +69,7 @@ def resolve(name: str, home: Path, *, may_download: bool = True, on_progress: On
 
 def model_name(path: Path) -> str:
     """Return what a person calls the model in `path`: splash-demo, a hub id, or the folder's name."""
-    if (path / MARKER).is_file():
+    if is_file(path / MARKER):
         return DEMO_NAME
     if path.parent.name == "snapshots" and (match := _SNAPSHOT.fullmatch(path.parent.parent.name)):
         return f"{match['organisation']}/{match['name']}"
@@ -105,9 +108,7 @@ def _existing_folder(name: str) -> Path:
 
 def _with_config(candidates: Iterator[Path] | Sequence[Path]) -> Iterator[Path]:
     return (
-        folder
-        for folder in sorted(candidates)
-        if not folder.name.startswith(".") and (folder / "config.json").is_file()
+        folder for folder in sorted(candidates) if not folder.name.startswith(".") and is_file(folder / "config.json")
     )
 
 
@@ -115,14 +116,19 @@ def _without_config(models: Path) -> Iterator[Path]:
     """Folders there, and links to what is gone."""
     for folder in sorted(models.glob("*")):
         is_folder = folder.is_dir() or (folder.is_symlink() and not folder.exists())
-        if is_folder and not folder.name.startswith(".") and not (folder / "config.json").is_file():
+        if is_folder and not folder.name.startswith(".") and not is_file(folder / "config.json"):
             yield folder
 
 
 def _newest_snapshots(cache: Path) -> Iterator[Path]:
     """Format: Hugging Face cache: models--ORG--NAME/refs/main names the snapshot."""
     for reference in cache.glob("models--*/refs/main"):
-        yield reference.parent.parent / "snapshots" / reference.read_text(encoding="utf-8").strip()
+        try:
+            revision = read_bytes(reference, largest_bytes=_LARGEST_REFERENCE_BYTES, reason="damaged_config").decode()
+        except (ModelRefused, UnicodeDecodeError):
+            continue
+        if _REVISION.fullmatch(revision.strip()):
+            yield reference.parent.parent / "snapshots" / revision.strip()
 
 
 def _from_hub(name: str, *, may_download: bool, on_progress: OnProgress | None) -> Path:

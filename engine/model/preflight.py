@@ -3,7 +3,6 @@
 It needs no MLX and judges no memory: `engine.memory` does that with the numbers found here.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,16 @@ import msgspec
 
 from engine.errors import ModelNotFound, ModelRefused
 from engine.model.architectures import module_name
-from engine.model.layers import Layer, UnknownSize, read_layers, text_config
+from engine.model.files import is_file, read_bytes, read_object, shown
+from engine.model.layers import (
+    LARGEST_SIZE,
+    MOST_CONTEXT_BYTES,
+    ImpossibleSize,
+    Layer,
+    UnknownSize,
+    read_layers,
+    text_config,
+)
 from engine.model.library import model_name
 from engine.model.weights import Tensor, Weights, read_weights
 
@@ -32,6 +40,7 @@ _COMPUTED_WITH: Final = (".weight", ".A_log", ".dt_bias")
 _EMBEDDINGS: Final = tuple(
     f"{prefix}embed_tokens.weight" for prefix in ("model.", "language_model.model.", "model.language_model.")
 )
+_LARGEST_TOKENIZER_BYTES: Final = 512 * 1024 * 1024
 _PACK_BITS: Final = 32
 # Source: mx.quantize of mlx 0.32.4: bits times group size of every kind that it knows.
 _BITS_OF_GROUP: Final = frozenset(bits * group for bits in (2, 3, 4, 5, 6, 8) for group in (16, 32, 64, 128))
@@ -73,22 +82,23 @@ def preflight(path: Path) -> Preflight:
     _check_tokenizer(path)
     text = text_config(config)
     tokenizer_config = _read_optional(path / "tokenizer_config.json")
+    native_context_tokens = _native_context(path, config, tokenizer_config)
     return Preflight(
         path=path,
         name=model_name(path),
         architecture=str(config["model_type"]),
         quantization=_quantization(config),
-        native_context_tokens=_native_context(path, config, tokenizer_config),
+        native_context_tokens=native_context_tokens,
         weights_bytes=_loaded_bytes(config, weights),
         num_tensors=len(weights.tensors),
         tensor_types=weights.types,
         activation_bytes=weights.activation_bytes,
         hidden_size=_integer(text.get("hidden_size")),
         vocabulary_size=_integer(text.get("vocab_size")),
-        layers=_layers(config, weights.activation_bytes),
+        layers=_layers(path, config, weights.activation_bytes, native_context_tokens),
         generation_config=_read_optional(path / "generation_config.json"),
         has_chat_template=bool(tokenizer_config.get("chat_template"))
-        or any((path / name).is_file() for name in ("chat_template.jinja", "chat_template.json")),
+        or any(is_file(path / name) for name in ("chat_template.jinja", "chat_template.json")),
         has_vision="vision_config" in config,
         is_demo=config.get("splash_demo") is True,
     )
@@ -98,43 +108,34 @@ def _read_config(path: Path) -> Mapping[str, Any]:
     if not path.is_dir():
         raise ModelNotFound(f"{path} is not a folder")
     file = path / "config.json"
-    if not file.is_file():
+    if not is_file(file):
         raise ModelRefused(f"{path} has no config.json, so it is not a model folder", reason="no_config")
-    config = _read_json(file)
+    config = read_object(file, reason="damaged_config")
     if not isinstance(config.get("model_type"), str):
         raise ModelRefused(f"{file} names no model_type", reason="damaged_config")
+    if not isinstance(config.get("text_config"), dict | None):
+        raise ModelRefused(f"{file} has a text_config that is not an object", reason="damaged_config")
     if "model_file" in config:
         raise ModelRefused(
-            f"{path} wants to run its own code ({config['model_file']}), which Splash never does", reason="needs_code"
+            f"{path} wants to run its own code ({shown(config['model_file'])}), which Splash never does",
+            reason="needs_code",
         )
     if module_name(config) is None:
         raise ModelRefused(
-            f"the installed mlx-lm has no model of the type {config['model_type']} ({path})",
+            f"the installed mlx-lm has no model of the type {shown(config['model_type'])} ({path})",
             reason="unsupported_architecture",
         )
     return config
 
 
-def _read_json(file: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ModelRefused(f"{file} cannot be read: {error.strerror}", reason="damaged_config") from error
-    except ValueError as error:
-        raise ModelRefused(f"{file} is not valid JSON: {error}", reason="damaged_config") from error
-    if not isinstance(value, dict):
-        raise ModelRefused(f"{file} is not a JSON object", reason="damaged_config")
-    return value
-
-
 def _read_optional(file: Path) -> dict[str, Any]:
-    return _read_json(file) if file.is_file() else {}
+    return read_object(file, reason="damaged_config") if is_file(file) else {}
 
 
 def _check_types(path: Path, config: Mapping[str, Any], weights: Weights) -> None:
     """Weights are floats, or integers that MLX packed with scales beside them. mlx-lm converts other methods' codes."""
     is_declared = any("quantization" in part or "quantization_config" in part for part in (config, text_config(config)))
-    has_method = _other_method(config) is not None or (path / "hf_quant_config.json").is_file()
+    has_method = _other_method(config) is not None or is_file(path / "hf_quant_config.json")
     by_name = {tensor.name: tensor for tensor in weights.tensors}
     for tensor in weights.tensors:
         if tensor.is_float or tensor.is_left_out or not tensor.name.endswith(_COMPUTED_WITH):
@@ -148,7 +149,7 @@ def _check_types(path: Path, config: Mapping[str, Any], weights: Weights) -> Non
             _check_packed(path, tensor, scales, by_name.get(f"{tensor.name.removesuffix('.weight')}.biases"))
         elif not has_method:
             why = "without the scales to unpack it" if tensor.type == "U32" else "where floats are computed with"
-            raise ModelRefused(f"{path} holds {tensor.name} as {tensor.type}, {why}", reason="wrong_type")
+            raise ModelRefused(f"{path} holds {shown(tensor.name)} as {tensor.type}, {why}", reason="wrong_type")
 
 
 def _check_packed(path: Path, packed: Tensor, scales: Tensor, biases: Tensor | None) -> None:
@@ -157,16 +158,18 @@ def _check_packed(path: Path, packed: Tensor, scales: Tensor, biases: Tensor | N
     bits_of_group = packed.shape[-1] * _PACK_BITS / num_scales if packed.shape and num_scales else 0
     if packed.shape[:-1] != scales.shape[:-1] or bits_of_group not in _BITS_OF_GROUP:
         raise ModelRefused(
-            f"{path} is damaged: {scales.name} {list(scales.shape)} does not belong to {packed.name} "
+            f"{path} is damaged: {shown(scales.name)} {list(scales.shape)} does not belong to {shown(packed.name)} "
             f"{list(packed.shape)}",
             reason="damaged_weights",
         )
     if scales.is_float and (biases is None or biases.shape != scales.shape):
         raise ModelRefused(
-            f"{path} is damaged: {packed.name} has no biases that belong to its scales", reason="damaged_weights"
+            f"{path} is damaged: {shown(packed.name)} has no biases that belong to its scales", reason="damaged_weights"
         )
     if not scales.is_float and scales.type != "U8":
-        raise ModelRefused(f"{path} holds {scales.name} as {scales.type}, where scales are needed", reason="wrong_type")
+        raise ModelRefused(
+            f"{path} holds {shown(scales.name)} as {scales.type}, where scales are needed", reason="wrong_type"
+        )
 
 
 def _check_embedding(path: Path, config: Mapping[str, Any], weights: Weights) -> None:
@@ -181,7 +184,7 @@ def _check_embedding(path: Path, config: Mapping[str, Any], weights: Weights) ->
         if is_other:
             raise ModelRefused(
                 f"{path} is not one model: its config.json says {rows} tokens of {columns} numbers, "
-                f"and {tensor.name} is {list(tensor.shape)}",
+                f"and {shown(tensor.name)} is {list(tensor.shape)}",
                 reason="damaged_weights",
             )
 
@@ -210,14 +213,15 @@ def _loaded_bytes(config: Mapping[str, Any], weights: Weights) -> int:
 
 def _check_tokenizer(path: Path) -> None:
     file = path / "tokenizer.json"
-    if file.is_file():
+    if is_file(file):
+        content = read_bytes(file, largest_bytes=_LARGEST_TOKENIZER_BYTES, reason="damaged_tokenizer")
         try:
-            msgspec.json.decode(file.read_bytes(), type=_TokenizerFile)  # reads over it without building the vocabulary
-        except (OSError, msgspec.DecodeError) as error:
+            msgspec.json.decode(content, type=_TokenizerFile)  # reads over it without building the vocabulary
+        except (UnicodeDecodeError, RecursionError, msgspec.DecodeError) as error:
             raise ModelRefused(f"{file} is damaged: {error}", reason="damaged_tokenizer") from error
         return
-    has_pieces = any((path / name).is_file() for name in _SENTENCEPIECE) or any(path.glob("*.tiktoken"))
-    has_merges = (path / "vocab.json").is_file() and (path / "merges.txt").is_file()
+    has_pieces = any(is_file(path / name) for name in _SENTENCEPIECE) or any(path.glob("*.tiktoken"))
+    has_merges = is_file(path / "vocab.json") and is_file(path / "merges.txt")
     if not has_pieces and not has_merges:
         raise ModelRefused(f"{path} has no tokenizer: tokenizer.json is not there", reason="no_tokenizer")
 
@@ -232,11 +236,21 @@ class _TokenizerFile(msgspec.Struct):
     model: _TokenizerModel
 
 
-def _layers(config: Mapping[str, Any], activation_bytes: int) -> tuple[Layer, ...]:
+def _layers(
+    path: Path, config: Mapping[str, Any], activation_bytes: int, native_context_tokens: int
+) -> tuple[Layer, ...]:
     try:
-        return read_layers(config, activation_bytes)
+        layers = read_layers(config, activation_bytes)
+        context_bytes = sum(each.bytes_per_token * native_context_tokens + each.state_bytes for each in layers)
+        if context_bytes > MOST_CONTEXT_BYTES:
+            raise ImpossibleSize(f"layers that keep {context_bytes:,} bytes of one context")
     except UnknownSize:
         return ()
+    except ImpossibleSize as error:
+        raise ModelRefused(
+            f"{path / 'config.json'} is of no model: it says {error}", reason="damaged_config"
+        ) from error
+    return layers
 
 
 def _native_context(path: Path, config: Mapping[str, Any], tokenizer_config: Mapping[str, Any]) -> int:
@@ -266,7 +280,8 @@ def _yarn_context(text: Mapping[str, Any], length: int) -> int:
         return length
     original = _integer(scaling.get("original_max_position_embeddings")) or length
     factor = scaling.get("factor")
-    return int(original * factor) if isinstance(factor, int | float) else length
+    whole = original * factor if isinstance(factor, int | float) else length
+    return int(whole) if whole <= LARGEST_SIZE else length
 
 
 def _quantization(config: Mapping[str, Any]) -> str | None:
@@ -275,18 +290,18 @@ def _quantization(config: Mapping[str, Any]) -> str | None:
             return _mlx_label(entry)
         if isinstance(entry := part.get("quantization_config"), Mapping):
             method, bits = entry.get("quant_method"), _integer(entry.get("bits"))
-            return _mlx_label(entry) if method is None else f"{method} {bits}-bit" if bits else str(method)
+            return _mlx_label(entry) if method is None else f"{shown(method)} {bits}-bit" if bits else shown(method)
     return None
 
 
 def _mlx_label(entry: Mapping[str, Any]) -> str:
     """`4-bit`, `4-bit mxfp4`, `4-bit mixed` when some layers have other bits than the rest."""
-    bits, mode = entry.get("bits"), entry.get("mode", "affine")
+    bits, mode = _integer(entry.get("bits")), entry.get("mode", "affine")
     if mode != "affine":
-        return f"{bits}-bit {mode}"
-    others = {other.get("bits", bits) for other in entry.values() if isinstance(other, Mapping)}
-    return f"{bits}-bit mixed" if others - {bits} else f"{bits}-bit"
+        return f"{bits}-bit {shown(mode)}"
+    others = (other.get("bits", bits) for other in entry.values() if isinstance(other, Mapping))
+    return f"{bits}-bit mixed" if any(other != bits for other in others) else f"{bits}-bit"
 
 
 def _integer(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= LARGEST_SIZE else None

@@ -3,7 +3,6 @@
 It reads no tensor, and it refuses files that are missing, cut short or of a kind that MLX cannot read.
 """
 
-import json
 import math
 import struct
 from dataclasses import dataclass
@@ -11,10 +10,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from engine.errors import ModelRefused
+from engine.model.files import is_file, parsed, read_bytes, require_regular, shown, words_of
 
 INDEX: Final = "model.safetensors.index.json"
 
-_LARGEST_HEADER_BYTES: Final = 100_000_000  # Format: safetensors, which caps it there
+# Format: safetensors, which caps it at 100 MB; a hundred thousand tensors take a tenth of that.
+_LARGEST_HEADER_BYTES: Final = 64_000_000
+_MOST_DIMENSIONS: Final = 16
 
 # Source: mx.load of mlx 0.32.4, tried with one file per type; it refuses F64, F8_E5M2 and the 4-bit floats.
 TYPE_BYTES: Final = {
@@ -114,7 +116,7 @@ def read_weights(folder: Path) -> Weights:
     if missing:
         more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         raise ModelRefused(
-            f"{folder} is incomplete: {missing[0]}{more} of its index is not there", reason="missing_weights"
+            f"{folder} is incomplete: {shown(missing[0])}{more} of its index is not there", reason="missing_weights"
         )
     if not files:
         raise ModelRefused(_why_no_weights(folder), reason="no_weights")
@@ -123,7 +125,8 @@ def read_weights(folder: Path) -> Weights:
     absent = expected.keys() - {tensor.name for tensor in weights.tensors}
     if absent:
         raise ModelRefused(
-            f"{folder} is incomplete: {len(absent)} tensors of its index are in no file, {min(absent)} among them",
+            f"{folder} is incomplete: {len(absent)} tensors of its index are in no file, "
+            f"{shown(min(absent))} among them",
             reason="missing_weights",
         )
     return weights
@@ -132,17 +135,17 @@ def read_weights(folder: Path) -> Weights:
 def _indexed_files(folder: Path) -> dict[str, str]:
     """Tensor name → file name, as the index says; empty without an index."""
     index = folder / INDEX
-    if not index.is_file():
+    if not is_file(index):
         return {}
     try:
-        entries = json.loads(index.read_bytes())["weight_map"]
+        entries = parsed(read_bytes(index, reason="damaged_weights"))["weight_map"]
         return {str(name): str(file) for name, file in entries.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ModelRefused(f"{index} is damaged: it is not an index of tensors", reason="damaged_weights") from error
 
 
 def _why_no_weights(folder: Path) -> str:
-    suffixes = {file.suffix for file in folder.iterdir() if file.is_file()}
+    suffixes = {file.suffix for file in folder.glob("*") if is_file(file)}
     if ".safetensors" in suffixes:
         return f"{folder} has safetensors files, but none is called model*.safetensors, which is what mlx-lm reads"
     if ".gguf" in suffixes:
@@ -156,15 +159,17 @@ def _why_no_weights(folder: Path) -> str:
 
 def _read_header(file: Path) -> list[Tensor]:
     """Format: safetensors: u64 length, JSON header, then the bytes that the header's offsets point into."""
+    file_bytes = require_regular(file, reason="damaged_weights")
     try:
-        file_bytes = file.stat().st_size
         with file.open("rb") as stream:
             (header_len,) = struct.unpack("<Q", stream.read(8))
             if header_len > min(file_bytes - 8, _LARGEST_HEADER_BYTES):
                 raise ModelRefused(_cut_short(file, file_bytes, 8 + header_len), reason="damaged_weights")
-            header = json.loads(stream.read(header_len))
+            header = parsed(stream.read(header_len))
+            if not isinstance(header, dict):
+                raise ValueError("not an object")
     except OSError as error:
-        raise ModelRefused(f"{file} cannot be read: {error.strerror}", reason="damaged_weights") from error
+        raise ModelRefused(f"{file} cannot be read: {words_of(error)}", reason="damaged_weights") from error
     except (struct.error, ValueError) as error:
         raise ModelRefused(
             f"{file} is damaged: it does not begin with a safetensors header", reason="damaged_weights"
@@ -178,18 +183,20 @@ def _read_entry(file: Path, name: str, entry: Any) -> Tensor:
     try:
         type_name, (begin, end) = str(entry["dtype"]), map(int, entry["data_offsets"])
         shape = tuple(int(length) for length in entry["shape"])
-        if min((begin, *shape)) < 0:
-            raise ValueError("negative")
+        if min((begin, *shape)) < 0 or len(shape) > _MOST_DIMENSIONS:
+            raise ValueError("negative, or far too many")
     except (KeyError, TypeError, ValueError) as error:
         raise ModelRefused(
-            f"{file} is damaged: its header does not describe {name}", reason="damaged_weights"
+            f"{file} is damaged: its header does not describe {shown(name)}", reason="damaged_weights"
         ) from error
     if type_name not in TYPE_BYTES:
-        raise ModelRefused(f"{file} holds {name} as {type_name}, which MLX does not read", reason="wrong_type")
+        raise ModelRefused(
+            f"{file} holds {shown(name)} as {shown(type_name)}, which MLX does not read", reason="wrong_type"
+        )
     wanted_bytes = math.prod(shape) * TYPE_BYTES[type_name]
     if end - begin != wanted_bytes:
         raise ModelRefused(
-            f"{file} is damaged: {name} has {end - begin:,} bytes where its shape needs {wanted_bytes:,}",
+            f"{file} is damaged: {shown(name)} has {end - begin:,} bytes where its shape needs {wanted_bytes:,}",
             reason="damaged_weights",
         )
     return Tensor(name, type_name, shape, begin, end, file.name)
@@ -201,7 +208,8 @@ def _check_places(file: Path, tensors: list[Tensor], *, begin: int, file_bytes: 
     for tensor in sorted(tensors, key=lambda tensor: (tensor.begin, tensor.end)):
         if tensor.begin != end:
             raise ModelRefused(
-                f"{file} is damaged: {tensor.name} begins at byte {tensor.begin:,}, and the one before ends at {end:,}",
+                f"{file} is damaged: {shown(tensor.name)} begins at byte {tensor.begin:,}, "
+                f"and the one before ends at {end:,}",
                 reason="damaged_weights",
             )
         end = tensor.end
@@ -222,7 +230,7 @@ def _check_names(folder: Path, weights: Weights) -> None:
     for tensor in weights.tensors:
         if tensor.name in first:
             raise ModelRefused(
-                f"{folder} holds {tensor.name} twice, in {first[tensor.name]} and {tensor.file}: "
+                f"{folder} holds {shown(tensor.name)} twice, in {first[tensor.name]} and {tensor.file}: "
                 "the files are of two versions of the model; remove the ones that do not belong",
                 reason="damaged_weights",
             )

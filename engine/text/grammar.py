@@ -10,24 +10,21 @@ import json
 import re
 from collections import OrderedDict
 from collections.abc import Mapping
-from decimal import Decimal
 from typing import Any, Final
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
 from engine.errors import ConstraintFailed, InvalidRequest
 from engine.text.choices import with_exclusive_choices
+from engine.text.compiling import LONGEST_S, Compilations, Deadline, TookTooLong
 from engine.text.decoder import TokenDecoder
+from engine.text.grammar_cost import check_cost
 from engine.text.tokenizer import TextModel
 from engine.wire import Grammar
 
-# What llguidance's own limits leave unbounded or slow. Together they keep a compilation below about 3 s on a slow core;
-# its time grows with the square of the properties of one object, and with the value that numbers are multiples of.
+# With those of `engine.text.grammar_cost`, what llguidance's own limits leave unbounded or slow: a compilation stays
+# below about 3 s on a slow core.
 MOST_GRAMMAR_BYTES: Final = 256 * 1024
-MOST_PROPERTIES: Final = 1_000
-MOST_MULTIPLE_DIGITS: Final = 4
-# llguidance's reader of JSON takes no more; Python's writer fails on a few hundred.
-MOST_LEVELS: Final = 128
 # Of 1 to 2 KiB each, kept with the grammar as answers reach them.
 MOST_LEXER_STATES: Final = 50_000
 # Compiled ones are some MiB each at worst; a client uses a few, again and again.
@@ -62,6 +59,7 @@ class Grammars:
             LLTokenizer(TokenizerWrapper(vocabulary), eos_token=end_tokens, slices=_SLICES) if end_tokens else None
         )
         self._kept: OrderedDict[str, LLMatcher] = OrderedDict()
+        self.compilations = Compilations()
 
     def answer(self, grammar: Grammar) -> LLMatcher:
         """At the beginning of an answer. Raises InvalidRequest with the reason when it can't be compiled."""
@@ -72,17 +70,31 @@ class Grammars:
             f"start: {json_rule(_ANY_OBJECT if schema is None else schema, param='grammar')}", param="grammar"
         )
 
-    def compile(self, rules: str, *, param: str) -> LLMatcher:
-        """`rules` in llguidance's variant of Lark. The matcher is the caller's own. Raises InvalidRequest."""
+    def compile(self, rules: str, *, param: str, deadline: Deadline | None = None) -> LLMatcher:
+        """`rules` in llguidance's variant of Lark. The matcher is the caller's own. Raises InvalidRequest.
+
+        `deadline` None: it has as long as a request may take that compiles nothing else.
+        """
         if self._tokenizer is None:
             raise InvalidRequest("this model has no end-of-text token, so nothing could end the answer", param=param)
         kept = self._kept.get(rules)
         if kept is None:
-            kept = self._kept[rules] = _compiled(rules, self._tokenizer, param)
+            kept = self._kept[rules] = self._compiled(rules, self._tokenizer, param, deadline or Deadline())
             if len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)
         self._kept.move_to_end(rules)
         return kept.deep_copy()
+
+    def _compiled(self, rules: str, tokenizer: LLTokenizer, param: str, deadline: Deadline) -> LLMatcher:
+        if len(rules) > MOST_GRAMMAR_BYTES:
+            raise InvalidRequest(f"the grammar is larger than {MOST_GRAMMAR_BYTES} bytes", param=param)
+        try:
+            matcher = self.compilations.run(lambda: _compiled(rules, tokenizer), deadline)
+        except TookTooLong as error:
+            raise InvalidRequest(f"the grammar takes longer than {LONGEST_S:.0f} s to compile", param=param) from error
+        if matcher.is_error():
+            raise InvalidRequest(f"the grammar cannot be compiled: {reason_of(matcher)}", param=param)
+        return matcher
 
     def tokens_of(self, text: str) -> list[int]:
         """Tokens that make the text, not as the model would choose them."""
@@ -94,7 +106,7 @@ def json_rule(schema: Mapping[str, Any] | bool, *, param: str) -> str:
     if schema is False:
         raise InvalidRequest("nothing satisfies the schema false", param=param)
     described = {} if schema is True else dict(schema)
-    _check_cost(described, param)
+    check_cost(described, param)
     return f"%json {json.dumps(with_exclusive_choices(described) | _JSON_OPTIONS)}"
 
 
@@ -138,16 +150,13 @@ def _bytes_of(decoder: TokenDecoder, token: int) -> bytes:
     return b"" if "\ufffd".encode() in data else data
 
 
-def _compiled(rules: str, tokenizer: LLTokenizer, param: str) -> LLMatcher:
-    if len(rules) > MOST_GRAMMAR_BYTES:
-        raise InvalidRequest(f"the grammar is larger than {MOST_GRAMMAR_BYTES} bytes", param=param)
+def _compiled(rules: str, tokenizer: LLTokenizer) -> LLMatcher:
+    """In a state of error when it can't be."""
     limits = LLParserLimits(max_lexer_states=MOST_LEXER_STATES, verbose_errors=False)
     matcher = LLMatcher(tokenizer, LLMatcher.grammar_from_lark(_OPTIONS + rules), log_level=0, limits=limits)
     if not matcher.is_error():
         # Some find out only now that nothing satisfies them, or that they are too large.
         matcher.compute_bitmask()
-    if matcher.is_error():
-        raise InvalidRequest(f"the grammar cannot be compiled: {reason_of(matcher)}", param=param)
     return matcher
 
 
@@ -168,29 +177,3 @@ def reason_of(matcher: LLMatcher) -> str:
     if "oneOf constraints are not supported" in said:
         return _OVERLAPPING
     return "nothing satisfies it" if said in _DEAD_ENDS else _PLACE.sub("", said)[:_LONGEST_REASON]
-
-
-def _check_cost(schema: Mapping[str, Any], param: str) -> None:
-    pending: list[tuple[Any, int]] = [(schema, 1)]
-    while pending:
-        part, level = pending.pop()
-        if level > MOST_LEVELS and isinstance(part, (list, Mapping)):
-            raise InvalidRequest(f"the schema is nested more than {MOST_LEVELS} levels deep", param=param)
-        if isinstance(part, list):
-            pending.extend((value, level + 1) for value in part)
-        if not isinstance(part, Mapping):
-            continue
-        pending.extend((value, level + 1) for value in part.values())
-        properties, multiple = part.get("properties"), part.get("multipleOf")
-        if isinstance(properties, Mapping) and len(properties) > MOST_PROPERTIES:
-            raise InvalidRequest(f"an object has more than {MOST_PROPERTIES} properties", param=param)
-        if (
-            isinstance(multiple, (int, float))
-            and not isinstance(multiple, bool)
-            and _num_digits(multiple) > MOST_MULTIPLE_DIGITS
-        ):
-            raise InvalidRequest(f"multipleOf has more than {MOST_MULTIPLE_DIGITS} digits: {multiple}", param=param)
-
-
-def _num_digits(number: float) -> int:
-    return len(Decimal(str(number)).normalize().as_tuple().digits)

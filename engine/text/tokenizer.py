@@ -5,9 +5,12 @@ It renders and decodes nothing itself.
 
 import json
 import logging
+import threading
+from concurrent.futures import Future
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from mlx_lm.utils import load_config, load_tokenizer
 
@@ -18,6 +21,9 @@ from engine.text.markup import Markup
 from engine.text.probe import TemplateHabits, learn_habits
 
 logger = logging.getLogger(__name__)
+
+# It writes a few dozen conversations of one word each, in some milliseconds.
+LONGEST_TEMPLATE_S: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +45,7 @@ class TextModel:
 def load_text_model(path: Path) -> TextModel:
     """Read the tokenizer and the small JSON files of a model folder. Raises ModelRefused when it can't be done."""
     config = load_config(path)
-    of_text = config.get("text_config", {})
+    of_text = config.get("text_config") or {}
     end = config.get("eos_token_id", of_text.get("eos_token_id"))
     try:
         tokenizer = load_tokenizer(path, eos_token_ids=end)
@@ -53,8 +59,31 @@ def load_text_model(path: Path) -> TextModel:
         vocabulary_size=config.get("vocab_size", of_text.get("vocab_size", len(tokenizer))),
         defaults=GenerationDefaults.of(_generation_config(path)),
         most_letters_in_token=most_letters_in_token(tokenizer),
-        habits=learn_habits(tokenizer),
+        habits=_habits(path, tokenizer),
     )
+
+
+def _habits(path: Path, tokenizer: Any) -> TemplateHabits:
+    """A template is a program, and may have no end: the thread that is in it ends with the process.
+
+    Raises ModelRefused.
+    """
+    habits: Future[TemplateHabits] = Future()
+
+    def learn() -> None:
+        try:
+            habits.set_result(learn_habits(tokenizer))
+        except Exception as error:  # raised again where the result is waited for
+            habits.set_exception(error)
+
+    threading.Thread(target=learn, name="template", daemon=True).start()
+    try:
+        return habits.result(LONGEST_TEMPLATE_S)
+    except FutureTimeoutError as error:
+        raise ModelRefused(
+            f"the chat template in {path} takes more than {LONGEST_TEMPLATE_S:.0f} s to write a few short messages",
+            reason="load_failed",
+        ) from error
 
 
 def _generation_config(path: Path) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from llguidance import LLMatcher
 from mlx_lm.tool_parsers import json_tools, qwen3_coder
 
 from engine.errors import InvalidRequest
+from engine.text.compiling import Deadline
 from engine.text.grammar import Grammars, json_rule, text_rule
 from engine.text.tokenizer import TextModel
 from engine.text.tool_calls import ToolParser
@@ -53,8 +54,10 @@ def calls_of(tools: Sequence[Tool], model: TextModel, grammars: Grammars, *, par
     try:
         return compiled(tools)
     except InvalidRequest:
+        # All of them together: those that are left when it is over stay free.
+        trying = Deadline()
         return compiled(
-            [tool if tool.strict or _can_compile(tool, write, grammars) else _freed(tool) for tool in tools]
+            [tool if tool.strict or _can_compile(tool, write, grammars, trying) else _freed(tool) for tool in tools]
         )
 
 
@@ -91,9 +94,9 @@ def _marker(text: str | None, model: TextModel) -> str:
     return text_rule(text) if token is None else f"<[{token}]>"
 
 
-def _can_compile(tool: Tool, write: WriteCall, grammars: Grammars) -> bool:
+def _can_compile(tool: Tool, write: WriteCall, grammars: Grammars, deadline: Deadline) -> bool:
     try:
-        grammars.compile(f"start: {write(tool)}{_SHARED_RULES}", param=_PARAM)
+        grammars.compile(f"start: {write(tool)}{_SHARED_RULES}", param=_PARAM, deadline=deadline)
     except InvalidRequest:
         return False
     return True

@@ -170,7 +170,7 @@ def test_a_revoked_key_is_refused_at_once(splash, doors):
     assert (before.status, after.status) == (200, 401)
 
 
-def test_the_secret_of_an_earlier_launch_opens_no_later_engine(tmp_path):
+def test_the_secret_of_an_earlier_start_opens_no_later_engine_and_no_later_control(tmp_path):
     stack = Stack(tmp_path / "home", engine_command=fake_engine())
     try:
         stack.up()
@@ -181,14 +181,28 @@ def test_the_secret_of_an_earlier_launch_opens_no_later_engine(tmp_path):
         )
         wait_until(lambda: stack.engine_state() == "ready", "the model to be ready")
         statuses = [engine_status(stack, secret) for secret in (earlier, later.secret)]
+        earlier_admin, cookie = stack.home.admin_secret(), new_session(stack)
+        stack.splash("restart", "control")
+        admin_statuses = [admin_status(stack, secret) for secret in (earlier_admin, stack.home.admin_secret())]
+        console = Door("console", stack.ports["console"], "/model", "/", (f"Cookie: {cookie}",))
+        shown = console.asked(has_pass=True)
     finally:
         stack.clean_up()
 
-    assert statuses == [401, 200]
+    assert (statuses, admin_statuses) == ([401, 200], [401, 200])
+    assert (shown.status, b"gateway not answering" in shown.body) == (200, False), "the console reads the new one"
 
 
 def session_key(splash) -> bytes:
     return (splash.home.root / "secrets" / "console").read_bytes()
+
+
+def admin_status(stack: Stack, secret: str) -> int | None:
+    return (
+        Door("admin", stack.ports["admin"], "/overview", "/", (f"Authorization: Bearer {secret}",))
+        .asked(has_pass=True)
+        .status
+    )
 
 
 def engine_status(stack: Stack, secret: str) -> int | None:

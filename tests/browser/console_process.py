@@ -9,6 +9,7 @@ import msgspec
 
 from control.wire import ProcessRecord
 from tests.fakes.control import SECRET, FakeControl
+from tests.fakes.control_record import write_record
 
 
 class ConsoleProcess:
@@ -21,6 +22,7 @@ class ConsoleProcess:
         self.process: subprocess.Popen[bytes] | None = None
         (home / "secrets").mkdir(mode=0o700, parents=True)
         (home / "secrets" / "admin").write_text(SECRET)
+        write_record(home, control.port)
 
     def start(self) -> None:
         """Again on the same port, when it has had one."""

@@ -3,7 +3,10 @@ import threading
 
 import pytest
 
+from control.cli.login_page import written_page
+from control.home import Home
 from tests.browser.test_accessibility import AXE, RULES, VIOLATIONS
+from tests.fakes.control_record import gateway_process
 
 
 @pytest.fixture
@@ -38,6 +41,15 @@ def test_a_link_from_the_terminal_opens_the_page(console, pages):
 
     assert page.url == f"{console.address}/"
     assert page.inner_text("#state-word") == "ready"
+
+
+def test_the_file_that_splash_open_shows_opens_the_page(console, pages):
+    file = written_page(Home(console.home), console.link())
+
+    page = pages.open(file.as_uri())
+    page.wait_for_selector("#state-word >> text=ready")
+
+    assert page.url == f"{console.address}/"
 
 
 def test_a_link_clicked_on_another_site_opens_the_page_too(console, pages, other_site):
@@ -179,7 +191,8 @@ def test_a_new_key_is_shown_once_and_can_be_copied(console, control, pages):
 
 
 def test_quitting_shows_each_step_and_the_last_page_stays_readable(own_console, control, pages):
-    """Nothing else lives here: the model and the gateway are gone at once, then the console ends by itself."""
+    """Nothing else lives here: the model is gone at once, soon the gateway, then the console ends by itself."""
+    gateway = gateway_process(own_console.home, control)
     page = pages.open(own_console.link())
     other_tab = page.context.new_page()
     other_tab.goto(own_console.address)
@@ -187,6 +200,9 @@ def test_quitting_shows_each_step_and_the_last_page_stays_readable(own_console, 
     effect = page.inner_text("#quit-lead")
 
     page.get_by_role("button", name="Quit Splash").click()
+    page.wait_for_selector("#step-gateway >> text=stopping")
+    gateway.kill()
+    gateway.wait()
     page.wait_for_selector("#quit-lead >> text=Splash has stopped")
     other_tab.wait_for_selector("#state-word >> text=stopped")
     exit_code = own_console.process.wait(10)

@@ -118,7 +118,7 @@ def test_what_is_reached_by_keyboard_while_the_gateway_is_silent_is_not_below_th
         page.evaluate("document.activeElement.setAttribute('data-here', '')")
         covered += page.evaluate(COVERED, "main [data-here]:is(a, button)")
 
-    assert "Load…" in seen
+    assert "Load another…" in seen
     assert covered == []
 
 

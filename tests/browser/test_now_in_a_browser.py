@@ -176,7 +176,7 @@ def test_language_and_theme_can_be_switched_and_are_kept(console, pages):
     page.get_by_role("button", name="主题：浅色").click()
     page.goto(f"{console.address}/clients")
 
-    assert page.inner_text("h1") == "密钥与客户端"
+    assert page.inner_text("h1") == "客户端"
     assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == "rgb(13, 17, 20)"
 
 

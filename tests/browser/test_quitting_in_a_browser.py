@@ -9,6 +9,7 @@ import pytest
 
 from control.wire import ProcessRecord
 from tests.fakes import control as fake
+from tests.fakes.control_record import gateway_process
 
 RUNNING = (fake.decoding(slot=1), fake.decoding(4810, slot=2))
 
@@ -17,7 +18,8 @@ class Stage:
     """Two processes that stand for the model and the gateway: they live until the test ends them."""
 
     def __init__(self, console):
-        self.processes = {name: self._start(console.home, name) for name in ("engine", "control")}
+        gateway = gateway_process(console.home, console.control)
+        self.processes = {"engine": self._start(console.home, "engine"), "control": gateway}
 
     def end(self, name):
         self.processes[name].kill()

@@ -45,6 +45,8 @@ class Admitted:
 class ScriptedIntake:
     """Checks like the real intake; counts words."""
 
+    given_up_s = 0.0
+
     def __init__(self, script: Script, worker: ScriptedWorker, context_tokens: int) -> None:
         self._script = script
         self._worker = worker

@@ -1,11 +1,13 @@
 """`splash restart` on real processes: what is named comes back as another process, the rest stays."""
 
+import signal
+import subprocess
 import threading
 
 import pytest
 
 from control.identity import live_process
-from tests.story.stack import wait_until
+from tests.story.stack import SPLASH, wait_until
 
 pytestmark = pytest.mark.story
 
@@ -90,3 +92,65 @@ def test_by_force_a_stream_is_cut_with_the_reason_and_control_is_replaced_at_onc
     assert done.returncode == 0, done.stderr
     assert any("gateway_restarts" in line for line in lines)
     assert stack.record("engine") == engine
+
+
+def test_what_an_interrupted_restart_leaves_behind_is_told_and_brought_back_by_up(stack):
+    stack.up()
+    control, engine = stack.record("control"), stack.record("engine")
+    begun = threading.Event()
+
+    def read() -> None:
+        body = {
+            "model": "default",
+            "max_tokens": 200,
+            "stream": True,
+            "messages": [{"role": "user", "content": "slowly"}],
+        }
+        with stack.api() as api, api.stream("POST", "/chat/completions", json=body) as answer:
+            for _line in answer.iter_lines():
+                begun.set()
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    assert begun.wait(60)
+    command = subprocess.Popen(
+        [SPLASH, "restart", "control"], env=stack.environment, cwd=stack.home.root, stderr=subprocess.PIPE, text=True
+    )
+    wait_until(lambda: stack.overview().leaving, "control to leave")
+    command.send_signal(signal.SIGINT)
+    said = command.communicate(timeout=30)[1]
+    status, load = stack.splash("status"), stack.splash("load", "demo")
+    again = stack.splash("up", "--no-open", "--engine-command", stack.engine_command)
+    reader.join(60)
+
+    assert (command.returncode, "`splash up` waits for that and does" in said) == (1, True)
+    assert "leaving" in status.stdout and "waits for 1 request" in status.stdout
+    assert (load.returncode, "Control leaves" in load.stderr) == (1, True)
+    assert again.returncode == 0, again.stderr
+    assert "a restart was interrupted" in again.stderr
+    assert live_process(control) is None
+    assert stack.engine_state() == "ready"
+    assert stack.record("engine") == engine
+
+
+def test_restarts_at_the_same_time_all_succeed_and_so_do_those_who_ask_meanwhile(stack):
+    stack.up()
+    control, engine = stack.record("control"), stack.record("engine")
+
+    def start(*words: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [SPLASH, *words],
+            env=stack.environment,
+            cwd=stack.home.root,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    hidden = ("--engine-command", stack.engine_command)
+    commands = [*(start("restart", "control", *hidden) for _ in range(3)), start("keys"), start("lan", "status")]
+    said = [(command.communicate(timeout=90)[0], command.returncode) for command in commands]
+
+    assert [code for _, code in said] == [0] * 5, said
+    assert live_process(control) is None
+    assert (stack.record("engine"), stack.engine_state()) == (engine, "ready")

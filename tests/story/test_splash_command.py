@@ -1,7 +1,9 @@
 """The file that is double-clicked: it makes what is missing, starts Splash, opens the console, and lets go."""
 
 import os
+import re
 import shutil
+import stat
 import subprocess
 
 import pytest
@@ -74,9 +76,13 @@ def test_splash_outlives_it_and_the_console_is_opened_with_a_link_that_is_good_o
 
     try:
         done = double_click(place, **stack.environment, **browser)
-        link = opened.read_text().strip()
+        shown = opened.read_text().strip()
+        page = stack.home.root / "run" / "open-console.html"
+        [link] = set(re.findall(r"http://[^\"]+", page.read_text()))
 
         assert (done.returncode, done.stderr) == (0, "")
+        assert shown == page.as_uri(), "what a program is started with, every user of the machine may read"
+        assert stat.S_IMODE(page.stat().st_mode) == 0o600
         assert f":{stack.ports['console']}/login?token=" in link
         assert stack.record("control").manager == "launchd"
         assert all(live_process(stack.record(name)) for name in ("control", "webui", "engine"))

@@ -4,6 +4,7 @@ A new key is shown in the answer to the form that made it: it is stored nowhere,
 """
 
 import asyncio
+from dataclasses import replace
 from typing import Final, TypeVar
 
 from starlette.requests import Request
@@ -73,7 +74,9 @@ async def _page(
     block: str | None = None,
 ) -> Response:
     console = console_of(request)
-    shell = await console.shell(request, "clients", "keys.title", here="/clients")
+    shell = await console.shell(request, "clients", "nav.clients", here="/clients")
+    if created is not None:
+        shell = replace(shell, keep_page=shell.text("shell.keep_key"))
     status = 200 if refused is None else _UNREADABLE
     known, problem = None, None
     try:

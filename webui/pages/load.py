@@ -93,6 +93,9 @@ async def _plan(console: Console, filled: Filled, text: Text) -> PlanView:
         return unknown_plan(text)
     except ControlRefused as refusal:
         if refusal.code == "model_not_found":
+            if asked.model.startswith(("/", "~", ".")):
+                # What is wrong with a path only the engine knows: `splash load` says the same.
+                return refused_plan(text("plan.no_such_folder"), text, detail=refusal.message)
             return refused_plan(text("plan.no_such_model", model=asked.model), text)
         return refused_plan(refusal_words(refusal.code, refusal.message, text), text)
     return plan_view(answer, text)

@@ -31,9 +31,14 @@ class LoadBar:
 
 @dataclass(frozen=True, slots=True)
 class EngineCard:
-    """`name` is empty when there is no model; then `lead` teaches what to do."""
+    """`name` is empty when there is no model; then `lead` teaches what to do.
+
+    `loadable` is what a load would be asked for: the model that is loaded, else the last one; empty: nobody knows.
+    """
 
     name: str
+    loadable: str
+    is_loaded: bool
     is_demo: bool
     lead: str
     problem: Problem | None
@@ -67,12 +72,14 @@ def engine_card(overview: Overview | None, text: Text) -> EngineCard:
     if overview is None:
         lead = text("engine.unknown")
         no_plan = no_plan_words(None, text)
-        return EngineCard("", False, lead, problem=None, warnings=(), load=None, facts=(), no_plan=no_plan)
+        return EngineCard("", "", False, False, lead, problem=None, warnings=(), load=None, facts=(), no_plan=no_plan)
     engine = overview.engine
     model = engine.model
     name = model.id if model is not None else engine.model_name or engine.wanted_model or ""
     return EngineCard(
         name=name,
+        loadable=engine.model_name or engine.wanted_model or engine.last_model or "",
+        is_loaded=model is not None,
         is_demo=model is not None and model.is_demo,
         lead=_lead(engine, text),
         problem=problem(engine, text),
@@ -130,12 +137,13 @@ def orders(seen: Seen, text: Text) -> Orders:
     can_order = seen.is_current and overview is not None and not overview.quitting
     engine = overview.engine if overview is not None else None
     is_living = engine is not None and (engine.state in _LIVING or engine.pid is not None)
-    finish = text.count("effect.finish", running) if running else text("effect.none_running")
+    finish = text.count("effect.finish", running) if running else ""
+    # With nobody to wait for, nothing comes "then".
     cut = text.count("effect.cut", running) if running else text("effect.none_running")
     wait_on = text.count("effect.wait_on", waiting) if waiting else ""
     wait_load = text.count("effect.wait_load", waiting) if waiting else ""
     told = text.count("effect.told", waiting) if waiting else ""
-    drain_or_cut = text.count("quit.ask", running) if running else text("effect.none_running")
+    drain_or_cut = text.count("quit.ask", running) if running else ""
     return Orders(
         can_load=can_order,
         can_unload=can_order and engine is not None and engine.state not in _NOTHING_TO_UNLOAD,
@@ -144,14 +152,14 @@ def orders(seen: Seen, text: Text) -> Orders:
         # While it quits, too: what is cancelled need not be waited for.
         can_cancel=seen.is_current,
         can_clear=can_order and engine is not None and _keeps_prompts(engine),
-        load_effect=text.join(finish, wait_on, text("effect.then_load"))
+        load_effect=text.join(finish, wait_on, text("effect.then_load" if running else "effect.now_load"))
         if is_living
         else text.join(text("effect.load"), wait_on),
-        unload_effect=text.join(finish, wait_load, text("effect.then_unload")),
+        unload_effect=text.join(finish, wait_load, text("effect.then_unload" if running else "effect.now_unload")),
         force_effect=text.join(cut, wait_load, text("effect.then_force")),
         clear_effect=_clear_effect(engine, text),
-        restart_effect=text.join(finish, wait_on, text("effect.then_restart")),
-        quit_effect=text.join(drain_or_cut, told, text("effect.then_quit")),
+        restart_effect=text.join(finish, wait_on, text("effect.then_restart" if running else "effect.now_restart")),
+        quit_effect=text.join(drain_or_cut, told, text("effect.then_quit" if running else "effect.now_quit")),
         concurrency=overview.concurrency if overview is not None else None,
     )
 

@@ -4,7 +4,7 @@ It knows no page: any form of the console can come back this way.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from webui.text import Text
@@ -43,8 +43,9 @@ class KeptPage:
 
 def kept_page(shell: Shell, form: Mapping[str, str], *, reason: str, action: str, back: str) -> KeptPage:
     fields = tuple((name, value) for name, value in form.items() if name != _TOKEN)
+    held = replace(shell, keep_page=shell.text("shell.keep_typed"))
     return KeptPage(
-        shell=shell, reason=reason, typed=_typed(fields, shell.text), fields=fields, action=action, back=back
+        shell=held, reason=reason, typed=_typed(fields, shell.text), fields=fields, action=action, back=back
     )
 
 

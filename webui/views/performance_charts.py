@@ -20,6 +20,8 @@ SPEED_UNIT: Final = "tok/s"
 # The ranges that have a length; the rest begins where numbers begin.
 _RANGE_S: Final[dict[Range, float]] = {"hour": 3600.0, "day": 86_400.0, "week": 7 * 86_400.0, "month": 30 * 86_400.0}
 _DAY_S: Final = 86_400.0
+# Times the largest bar; a higher ceiling is told in words only.
+_CEILING_SHOWN_UP_TO: Final = 4
 # Two steps are not neighbours when they are this many steps apart: local days have 23 to 25 hours.
 _GAP_STEPS: Final = 1.5
 
@@ -30,22 +32,24 @@ def by_width(performance: Performance, text: Text) -> Chart:
     steady = [row.tokens_per_second if row is not None else None for row in rows]
     peak = [row.peak_tokens_per_second if row is not None else None for row in rows]
     ceiling = [row.ceiling_tokens_per_second if row is not None else None for row in rows]
+    series = [
+        Series(text("performance.width.steady"), _rounded(steady), "bars", "generating"),
+        Series(text("performance.width.peak"), _rounded(peak), "bars", "two"),
+    ]
+    if not _is_dwarfed([*steady, *peak], ceiling):
+        series.append(Series(text("performance.width.ceiling"), _rounded(ceiling), "bars", "neutral"))
     return Chart(
         id="by-width",
         title=text("performance.width.title"),
         hint=text("performance.width.hint"),
-        summary=" · ".join(_width_summary(row, text) for row in rows if row is not None),
+        summary=_widths_summary([row for row in rows if row is not None], [*steady, *peak], ceiling, text),
         empty=text("performance.empty_speed"),
         x_kind="category",
         x=tuple(float(at) for at in range(len(WIDTHS))),
         x_label="",
         y_unit=SPEED_UNIT,
         categories=tuple(_streams(width, text) for width in WIDTHS),
-        series=(
-            Series(text("performance.width.steady"), _rounded(steady), "bars", "generating"),
-            Series(text("performance.width.peak"), _rounded(peak), "bars", "two"),
-            Series(text("performance.width.ceiling"), _rounded(ceiling), "bars", "neutral"),
-        ),
+        series=tuple(series),
         table=ChartTable(
             headings=(
                 text("performance.width.streams"),
@@ -173,6 +177,25 @@ def share_of_ceiling(row: WidthThroughput) -> float | None:
     if not row.ceiling_tokens_per_second:
         return None
     return row.tokens_per_second / row.ceiling_tokens_per_second
+
+
+def _is_dwarfed(measured: Sequence[float | None], ceiling: Sequence[float | None]) -> bool:
+    """Bars of the ceiling would leave nothing to be seen of the others."""
+    largest = max((value for value in measured if value is not None), default=0.0)
+    return max((value for value in ceiling if value is not None), default=0.0) > _CEILING_SHOWN_UP_TO * largest
+
+
+def _widths_summary(
+    rows: Sequence[WidthThroughput],
+    measured: Sequence[float | None],
+    ceiling: Sequence[float | None],
+    text: Text,
+) -> str:
+    reached = " · ".join(_width_summary(row, text) for row in rows)
+    if not _is_dwarfed(measured, ceiling):
+        return reached
+    highest = max(value for value in ceiling if value is not None)
+    return text.join(text("performance.width.ceiling_not_drawn", speed=numbers.speed(highest)), reached)
 
 
 def _width_summary(row: WidthThroughput, text: Text) -> str:

@@ -85,9 +85,10 @@ def plan_view(answer: PlanAnswer, text: Text) -> PlanView:
     )
 
 
-def refused_plan(sentence: str, text: Text) -> PlanView:
+def refused_plan(sentence: str, text: Text, *, detail: str = "") -> PlanView:
     """Control refuses the very question, or a field can't be used."""
-    return PlanView(tone="bad", sign="✕", headline=text("plan.refused"), reason=sentence, is_loadable=False)
+    headline = text("plan.refused")
+    return PlanView(tone="bad", sign="✕", headline=headline, reason=sentence, detail=detail, is_loadable=False)
 
 
 def unknown_plan(text: Text) -> PlanView:

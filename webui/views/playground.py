@@ -30,18 +30,34 @@ _PROBLEM_TEXT: Final[dict[str, str]] = {
 
 # Random weights never come to an end: the longest answer of the demo where a person chose none.
 DEMO_LIMIT_TOKENS: Final = 256
+# A speed over less is chance.
+_LEAST_HEARD_S: Final = 0.2
 # Source: engine.model.library.
 _DEMO_NAMES: Final = ("demo", "splash-demo")
 
 
 @dataclass(frozen=True, slots=True)
 class PlaygroundPage:
-    """`model` None: none is loaded; then `lead` says what to do."""
+    """`model` None: none is loaded; then `lead` says what to do. `demo_limit`: the demo's longest answer, in tokens."""
 
     shell: Shell
     model: str | None
     is_demo: bool
     lead: str
+    demo_limit: str = f"{DEMO_LIMIT_TOKENS:,}"
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """What has come of an answer: pieces of a token or more each, over the `seconds` since the first."""
+
+    num_pieces: int = 0
+    seconds: float = 0.0
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """The first piece took no decode time; None: too little to say."""
+        return (self.num_pieces - 1) / self.seconds if self.seconds >= _LEAST_HEARD_S else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,15 +97,23 @@ def _demo_lead(text: Text) -> str:
     return text.join(text("engine.demo_lead"), text("talk.demo_limit", n=f"{DEMO_LIMIT_TOKENS:,}"))
 
 
-def progress_of(request_id: str, overview: Overview, text: Text) -> Progress | None:
-    """None when the request is neither in the line nor in a slot (any more)."""
+def progress_of(request_id: str, heard: Heard, overview: Overview, text: Text) -> Progress | None:
+    """None when the request is neither in the line nor in a slot (any more), and nothing came of it.
+
+    The overview is half a second old: what was heard since goes before it.
+    """
+    for slot in overview.slots:
+        if slot is not None and slot.id == request_id and (slot.is_suspended or slot.phase == "decode"):
+            return _in_slot(slot, heard, text)
+    if heard.num_pieces:
+        return _decoding(heard.num_pieces, heard.tokens_per_second, text)
     for waiting in overview.waiting:
         if waiting.id == request_id:
             key = "talk.held" if waiting.phase == "held" else "talk.waiting"
             return Progress(text(key), text("talk.place", n=f"{waiting.position:,}"))
     for slot in overview.slots:
         if slot is not None and slot.id == request_id:
-            return _in_slot(slot, text)
+            return _in_slot(slot, heard, text)
     return None
 
 
@@ -113,12 +137,18 @@ def problem_words(code: str, message: str, text: Text) -> str:
     return text(_PROBLEM_TEXT[code]) if code in _PROBLEM_TEXT else message
 
 
-def _in_slot(slot: Slot, text: Text) -> Progress:
+def _decoding(num_tokens: int, tokens_per_second: float | None, text: Text) -> Progress:
+    count = text.count("talk.tokens", num_tokens)
+    speed = "" if tokens_per_second is None else f"{numbers.speed(tokens_per_second)} tok/s · "
+    return Progress(text("phase.decode"), f"{speed}{count}")
+
+
+def _in_slot(slot: Slot, heard: Heard, text: Text) -> Progress:
     if slot.is_suspended:
         return Progress(text("phase.paused"), "")
     if slot.phase == "decode":
-        speed = f"{numbers.speed(slot.tokens_per_second)} tok/s"
-        return Progress(text("phase.decode"), f"{speed} · {text.count('talk.tokens', slot.output_tokens)}")
+        speed = slot.tokens_per_second if slot.tokens_per_second is not None else heard.tokens_per_second
+        return _decoding(max(slot.output_tokens, heard.num_pieces), speed, text)
     if not is_reading(slot) or not slot.prompt_tokens:
         return Progress(text("phase.prefill"), "")
     percent = f"{min(slot.prefilled_tokens, slot.prompt_tokens) * 100 // slot.prompt_tokens}%"

@@ -112,7 +112,10 @@ class NoticeLine:
 
 @dataclass(frozen=True, slots=True)
 class Shell:
-    """`masthead` None: a page outside a session, which shows nothing. `here`: where a preference leads back to."""
+    """`masthead` None: a page outside a session, which shows nothing. `here`: where a preference leads back to.
+
+    `keep_page`: why this page must not be left for a preference, since what it shows is shown once; empty: it may.
+    """
 
     text: Text
     theme: Theme
@@ -124,6 +127,7 @@ class Shell:
     notice: NoticeLine | None = None
     ending: Ending = "no"
     zone_cookie: str = ""
+    keep_page: str = ""
 
     @property
     def navigation(self) -> tuple[Link, ...]:
@@ -180,6 +184,8 @@ def masthead(seen: Seen, text: Text) -> Masthead:
     engine = overview.engine
     if overview.quitting:
         return _masthead("wait", text("state.quitting"), "", overview, text("state.quitting_hint"))
+    if overview.leaving:
+        return _masthead("wait", text("state.leaving"), _detail(overview, text), overview, text("state.leaving_hint"))
     if engine.state == "ready" and engine.status_age_s is not None and engine.status_age_s > ENGINE_SILENT_S:
         age = numbers.span(text, engine.status_age_s)
         return _masthead("bad", text("state.silent", age=age), "", overview, text("state.silent_hint"))

@@ -7,6 +7,7 @@ const BARS_SHARE = 0.7;
 const WIDEST_BAR_PX = 56;
 const CROWD_RADIUS_PX = 2;
 const LONE_RADIUS_PX = 3.5;
+const FEWEST_IN_A_LINE = 4;
 // Fewer don't lie above one another: each is drawn as large as a lone value, and in its full colour.
 const CROWD = 60;
 
@@ -86,11 +87,17 @@ const points = (holder, number) => (u, seriesIdx) => {
   return { stroke: path, fill: path };
 };
 
-/** Where values without neighbours are: a line needs two. */
-export const lonely = (values) =>
-  values.flatMap((value, at) => {
-    return value !== null && (values[at - 1] ?? null) === null && (values[at + 1] ?? null) === null ? [at] : [];
+/** Where values with few neighbours are: a line needs two, and one of two or three is a dash that nobody sees. */
+export const lonely = (values) => {
+  const found = [];
+  let run = [];
+  [...values, null].forEach((value, at) => {
+    if (value !== null) return run.push(at);
+    if (run.length < FEWEST_IN_A_LINE) found.push(...run);
+    run = [];
   });
+  return found;
+};
 
 export const lonePoints = (u, series, seriesIdx) => {
   const path = new Path2D();

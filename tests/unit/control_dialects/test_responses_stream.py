@@ -2,6 +2,7 @@
 
 import pytest
 
+from control.dialects.error_answers import sentence_of
 from control.dialects.exchange import HEARTBEAT_MODES, HeartbeatMode
 from control.errors import (
     ApiError,
@@ -211,7 +212,7 @@ def test_what_fails_in_the_midst_has_a_code_that_codex_retries_only_when_that_he
     terminal = check(begun + encoder.error(error)).terminal
 
     assert terminal is not None
-    assert (terminal["error"]["code"], terminal["error"]["message"]) == (code, str(error))
+    assert (terminal["error"]["code"], terminal["error"]["message"]) == (code, sentence_of(error))
     assert [item["type"] for item in terminal["output"]] == ["reasoning"]
 
 

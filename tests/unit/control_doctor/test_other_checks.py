@@ -8,6 +8,7 @@ import pytest
 from control.doctor.examination import examine
 from control.doctor.facts import Holder, LoginFacts, Package, PathFacts, PortFacts
 from control.doctor.port_checks import collides
+from control.misplaced import Misplaced
 from control.wire import MemoryUser
 from tests.unit.control_doctor.scenes import GIB, HOME, checks, well
 
@@ -43,6 +44,30 @@ def test_a_taken_port_is_named_with_its_holder_and_its_setting(holder, named):
 
     assert (finding.check, finding.level) == ("taken_port", "wrong")
     assert named in finding.what and "SPLASH_API_PORT" in finding.mend
+
+
+def test_in_lan_mode_a_port_is_taken_at_any_address_unless_ours_is_there():
+    ours_before, ours = (Holder(100, "python", HOME, address) for address in ("127.0.0.1", "0.0.0.0"))
+    other = Holder(5, "jupyter lab", None, "192.168.1.2")
+
+    in_the_way = checks(well(ports=(PortFacts("SPLASH_API_PORT", 8888, (ours_before, other), "0.0.0.0"),)))
+    not_in_the_way = checks(well(ports=(PortFacts("SPLASH_API_PORT", 8888, (ours, other), "0.0.0.0"),)))
+
+    assert (in_the_way, not_in_the_way) == ([("taken_port", "wrong")], [])
+
+
+@pytest.mark.parametrize(
+    ("about", "reached"),
+    [
+        (Misplaced("webui", 5, 18_082, "0.0.0.0", "127.0.0.1"), "Other machines reach it, and should not."),
+        (Misplaced("control", 5, 8888, "127.0.0.1", "0.0.0.0"), "Other machines do not reach it, and should."),
+    ],
+)
+def test_a_process_of_ours_at_an_address_that_the_settings_do_not_say_is_wrong(about, reached):
+    finding = only(well(misplaced=(about,)))
+
+    assert (finding.check, finding.level, finding.why) == ("open_address", "wrong", reached)
+    assert f"listens at {about.listens_at} on port {about.port}" in finding.what
 
 
 @pytest.mark.parametrize(

@@ -226,7 +226,7 @@ async def test_what_the_engine_refuses_names_the_clients_field(stage, engine_fie
 
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == field
-    assert answer.json()["error"]["message"] == "No vision."
+    assert answer.json()["error"]["message"] == ("No vision." if field is None else f"{field}: No vision.")
     assert len(stage.engine.received) == (0 if is_refused_early else 1)
 
 

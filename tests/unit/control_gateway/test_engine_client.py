@@ -36,7 +36,7 @@ async def engine():
 @pytest.fixture
 async def client(engine):
     async with serving(engine.app) as server:
-        client = EngineClient(port=server.port, secret=SECRET)
+        client = EngineClient(port=server.port, secret=SECRET, is_there=lambda: True)
         yield client
         await client.aclose()
 
@@ -154,7 +154,7 @@ class CutAtOnce(httpx.AsyncBaseTransport):
 
 
 async def test_a_connection_that_is_cut_before_its_first_use_is_an_engine_that_is_gone():
-    client = EngineClient(port=1, secret=SECRET)
+    client = EngineClient(port=1, secret=SECRET, is_there=lambda: True)
     client._http = httpx.AsyncClient(transport=CutAtOnce(), base_url="http://127.0.0.1:1")
 
     with pytest.raises(EngineGone) as gone:
@@ -165,7 +165,7 @@ async def test_a_connection_that_is_cut_before_its_first_use_is_an_engine_that_i
 
 @pytest.mark.parametrize("question", ["generate", "count", "status", "healthz", "cancel", "clear", "shutdown"])
 async def test_when_nobody_listens_every_question_says_so(question):
-    client = EngineClient(port=1, secret=SECRET)
+    client = EngineClient(port=1, secret=SECRET, is_there=lambda: True)
     ask = {
         "generate": lambda: generated(client),
         "count": lambda: client.count(REQUEST.prompt),
@@ -198,7 +198,7 @@ async def test_a_refusal_comes_with_its_numbers(engine, client):
 async def test_a_wrong_secret_is_refused_and_an_answer_of_another_server_is_not_believed(engine, client):
     assert (await client.healthz()).nonce == "n"
     assert await client.cancel("r") is True
-    stranger = EngineClient(port=client.port, secret="wrong")
+    stranger = EngineClient(port=client.port, secret="wrong", is_there=lambda: True)
 
     with pytest.raises(EngineRefused, match="no"):
         await stranger.healthz()
@@ -220,7 +220,7 @@ async def test_an_engine_that_does_not_answer_is_gone_in_time(engine, client, mo
 async def test_a_proxy_of_the_environment_is_not_used(engine, client, monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
     monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
-    again = EngineClient(port=client.port, secret=SECRET)
+    again = EngineClient(port=client.port, secret=SECRET, is_there=lambda: True)
 
     assert (await again.healthz()).state == "ready"
 

@@ -88,7 +88,7 @@ async def test_what_the_engine_cancels_by_itself_is_told(tmp_path):
 async def test_an_engine_that_cannot_count_now_does_not_refuse(tmp_path):
     async with staged(tmp_path) as stage:
         engine = stage.source.engine
-        stage.source.engine = EngineClient(port=1, secret="")
+        stage.source.engine = EngineClient(port=1, secret="", is_there=lambda: True)
         stage.line.hold()
         async with asking(stage) as answering:
             await eventually(lambda: len(stage.line.waiting) == 1)
@@ -120,7 +120,7 @@ async def test_an_overflow_that_is_found_late_is_a_typed_stream_error(tmp_path):
 async def test_a_refused_connection_is_no_run(tmp_path):
     async with staged(tmp_path, notice_limit_s=0.02) as stage:
         engine = stage.source.engine
-        stage.source.engine = EngineClient(port=1, secret="")
+        stage.source.engine = EngineClient(port=1, secret="", is_there=lambda: True)
         looks = []
         stage.source.on_look = lambda: looks.append(stage.line.running)
         async with asking(stage) as answering:

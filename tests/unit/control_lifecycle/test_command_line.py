@@ -350,7 +350,7 @@ def test_a_control_without_a_record_is_shown_by_the_lock_that_it_holds(place):
 def test_an_engine_that_is_loading_is_not_blamed_for_having_no_port_yet(place, listen, monkeypatch):
     place.home.write_record(listen().with_(port=1))
     view = EngineView(state="loading", model_name="demo")
-    overview = SimpleNamespace(engine=view, slots=(), waiting=(), api_base="", quitting=False)
+    overview = SimpleNamespace(engine=view, slots=(), waiting=(), api_base="", quitting=False, leaving=False)
     monkeypatch.setattr("control.cli.status._overview", lambda home, control: overview)
 
     report = status(place.home)

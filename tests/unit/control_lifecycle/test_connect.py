@@ -33,7 +33,7 @@ class Admin:
             self.new_key(name, "interactive")
 
     def overview(self):
-        model = None if self.context is None else SimpleNamespace(maximum_context_tokens=self.context)
+        model = None if self.context is None else SimpleNamespace(maximum_context_tokens=self.context, is_demo=False)
         return SimpleNamespace(api_base=API, engine=SimpleNamespace(model=model))
 
     def keys(self):

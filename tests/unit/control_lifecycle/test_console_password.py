@@ -12,7 +12,7 @@ from control import wire
 from control.admin.password import PasswordApi
 from control.console_password import ConsolePassword, fault_of, hashed
 from control.home import Home
-from control.password_attempts import MOST_OF_ALL, MOST_OF_ONE_ADDRESS, WINDOW_S, PasswordAttempts
+from control.password_attempts import MOST_OF_ALL, MOST_OF_ONE_ADDRESS, MOST_WAITING, WINDOW_S, PasswordAttempts
 from tests.unit.control_lifecycle.rooms import served
 
 PASSWORD = "correct horse battery"
@@ -189,6 +189,18 @@ async def test_many_at_once_get_no_more_tries_than_one_after_the_other(kept, clo
 
     statuses = [answer.status_code for answer in answers]
     assert (statuses.count(403), statuses.count(429)) == (MOST_OF_ONE_ADDRESS, 15)
+
+
+async def test_of_a_flood_from_many_addresses_a_few_wait_and_the_others_are_told_at_once(kept, clock):
+    kept.keep(PASSWORD)
+    async with served(PasswordApi(kept, PasswordAttempts(monotonic=clock))) as client:
+        answers = await asyncio.gather(*(tried(client, "wrong", f"192.168.1.{number}") for number in range(20)))
+        afterwards = await tried(client, address="127.0.0.1")
+
+    told = [answer for answer in answers if answer.status_code == 429]
+    assert len(answers) - len(told) == MOST_WAITING + 1
+    assert {answer.headers["retry-after"] for answer in told} == {"1"}
+    assert afterwards.status_code == 204
 
 
 @pytest.mark.parametrize("address", ["", "somebody", "192.168.1.9\n", "1" * 5_000])

@@ -125,3 +125,30 @@ async def test_a_refusal_passes_on_the_engines_reason_and_its_number(answering):
     answer = (await answering(json.dumps(refusal)).plan(Wanted("demo", context=9_000))).answer
 
     assert (answer.outcome, answer.reason, answer.native_context_tokens) == ("refused", "context_above_native", 4096)
+
+
+async def test_an_engine_that_does_not_answer_in_time_is_ended_and_the_refusal_says_so(tmp_path, monkeypatch):
+    home = Home(tmp_path / "home")
+    home.create()
+    monkeypatch.setattr("control.engine_questions.ANSWER_LIMIT_S", 0.5)
+    program = "import os, pathlib, time; pathlib.Path('pid').write_text(str(os.getpid())); time.sleep(60)"
+
+    with pytest.raises(ModelRefused, match="did not answer `models` within 0 s, and was ended"):
+        await EngineQuestions(home, [sys.executable, "-c", program]).models()
+
+    pid = (home.root / "pid").read_text()
+    assert pid and not psutil.pid_exists(int(pid))
+
+
+async def test_an_engine_that_a_disk_holds_is_left_behind_and_said_in_the_log(answering, monkeypatch, caplog):
+    class Held:
+        pid = 7
+
+        async def wait(self):
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr("control.engine_questions.KILL_LIMIT_S", 0.01)
+
+    await answering("")._until_gone(Held())
+
+    assert "engine question does not end pid=7" in caplog.text

@@ -51,6 +51,16 @@ def test_the_admin_secret_is_made_once(home):
     assert len(first) >= 43
 
 
+def test_a_renewed_admin_secret_is_another_one_and_private(home):
+    first = home.made_admin_secret()
+
+    home.renew_admin_secret()
+
+    assert home.made_admin_secret() == home.admin_secret() != first
+    assert len(home.admin_secret()) >= 43
+    assert mode(home.admin_secret_file) == 0o600
+
+
 @pytest.mark.parametrize(
     "content", [b"", b"\n", b"short", b"x" * 31, b"\xff" * 43, "é".encode() * 43, b"x" * 20 + b"\0" * 20]
 )

@@ -2,15 +2,19 @@
 
 import json
 import socket
+from types import SimpleNamespace
 
 import pytest
 from typer.testing import CliRunner
 
 from control.cli.app import app
-from control.command_errors import PortTaken, SettingsInvalid, StartFailed, UsageWrong
+from control.cli.replacing import settings_now
+from control.command_errors import PortTaken, SettingsInvalid, UsageWrong
 from control.console_password import ConsolePassword
 from control.home import Home
+from control.identity import live_process
 from control.lan import local_ipv4
+from control.misplaced import misplaced
 from control.ports import bind
 from tests.story.stack import free_ports
 
@@ -153,16 +157,51 @@ def test_setting_and_removing_end_the_sessions_and_removing_nothing_ends_none(ho
     assert kept == [(False, True), (True, False), (False, False)]
 
 
-def test_while_control_is_down_the_console_is_named_that_does_not_know_yet(home, listen):
+def test_while_control_is_down_a_new_password_ends_the_console_and_another_is_started(home, listen, monkeypatch):
     home.create()
-    console = listen()
-    home.write_record(console.with_(name="webui", manager="detached"))
+    before, after = (listen("polite", nonce, "--home", str(home.root)) for nonce in ("before", "after"))
+    home.write_record(before.with_(name="webui", manager="detached"))
+    started = []
+
+    def start(_manager, settings, _home, admin_port):
+        started.append((settings.is_lan_on, admin_port == settings.admin_port))
+        home.write_record(after.with_(name="webui", manager="detached"))
+        return SimpleNamespace(log_from_byte=0, ended=lambda: None, wrote=lambda found: found.nonce == "after")
+
+    monkeypatch.setattr("control.cli.replacing.start_console", start)
 
     done = splash("password", typed=f"{PASSWORD}\n")
 
-    assert isinstance(done.exception, StartFailed)
-    assert "`splash restart webui` ends the sessions" in str(done.exception)
-    assert console.child.poll() is None
+    assert done.exit_code == 0, done.exception
+    assert started == [(False, True)]
+    assert live_process(before.record) is None
+    assert f"webui is pid {after.record.pid}." in done.stderr
+
+
+def test_removing_the_password_says_how_the_console_is_opened_now(home):
+    splash("password", typed=f"{PASSWORD}\n")
+
+    removed = splash("password", "--remove").stdout
+
+    assert removed == (
+        "The console's password is removed; every session has ended.\n"
+        "Only login links open the console now; `splash open` gives one.\n"
+    )
+
+
+def test_a_process_of_ours_at_another_address_is_seen_without_control(home, listen, monkeypatch):
+    """LAN mode with a password wants the console at every address; this one is at the loopback one."""
+    home.create()
+    console, stranger = listen("polite", "n", "--home", str(home.root)), listen("foreign")
+    splash("password", typed=f"{PASSWORD}\n")
+    monkeypatch.setenv("SPLASH_LAN", "on")
+    home.write_record(console.with_(name="webui", manager="detached"))
+    home.write_record(stranger.with_(name="control", manager="detached"))
+
+    [found] = misplaced(home, settings_now(home))
+
+    assert (found.name, found.listens_at, found.wanted, found.is_open) == ("webui", "127.0.0.1", "0.0.0.0", False)
+    assert "Still listening as before: webui; `splash up`" in splash("lan").stdout
 
 
 def test_a_socket_for_every_address_takes_both_families():

@@ -3,7 +3,7 @@
 import pytest
 
 from control.cli.logs import print_log
-from control.command_errors import NotRunning
+from control.command_errors import NothingWritten
 from control.home import Home
 
 
@@ -17,6 +17,14 @@ def test_what_a_start_at_login_complained_about_is_printed(tmp_path, capsys):
     assert capsys.readouterr().out == "Port 8888 is taken by pid 7 (jupyter).\n"
 
 
-def test_when_no_start_at_login_ever_complained_that_is_said(tmp_path):
-    with pytest.raises(NotRunning):
-        print_log(Home(tmp_path), "login", follow=False)
+@pytest.mark.parametrize("is_there", [False, True])
+def test_of_a_log_without_a_line_it_is_said_that_nothing_was_written_yet(tmp_path, is_there):
+    home = Home(tmp_path)
+    home.login_log.parent.mkdir()
+    if is_there:
+        home.login_log.touch()
+
+    with pytest.raises(NothingWritten, match=r"^Nothing was written to the login log yet\.$") as caught:
+        print_log(home, "login", follow=False)
+
+    assert caught.value.exit_code == 3

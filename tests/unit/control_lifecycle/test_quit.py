@@ -106,7 +106,7 @@ def test_it_waits_for_running_requests_without_a_limit_and_tells_how_they_get_on
         def quit(self, *, force: bool):
             return Accepted(message="Splash is quitting.", running=2)
 
-        def overview(self):
+        def overview(self, **_):
             self.looks += 1
             if self.looks == 9:
                 control.child.kill()

@@ -1,6 +1,7 @@
 """`splash keys`, `splash aliases` and `splash settings`: what a person writes, and what is asked of control then."""
 
 import json
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -8,14 +9,16 @@ import pytest
 from typer.testing import CliRunner
 
 from control.cli import keys as key_commands
+from control.cli import settings as setting_commands
 from control.cli.aliases import alias_of, with_alias
-from control.cli.keys import active_key, limits_change, limits_text, named_key, today_text
+from control.cli.keys import active_key, limits_change, limits_text, named_key, used_today
 from control.cli.prices import price_of, price_rows
-from control.cli.settings import change_of, rows
+from control.cli.settings import check_of, rows
 from control.command_errors import OrderRefused, UsageWrong
 from control.wire import (
     Alias,
     AliasList,
+    CreatedKey,
     HeartbeatModes,
     HeartbeatSettings,
     KeyChange,
@@ -25,6 +28,8 @@ from control.wire import (
     Price,
     PriceList,
 )
+
+MADE = datetime.fromtimestamp(0).strftime("%Y-%m-%d")
 
 
 def view(key_id, name, revoked_at_s=None) -> KeyView:
@@ -69,6 +74,9 @@ class KeyClient:
     def keys(self):
         return self.views
 
+    def new_key(self, name, request_class, limits):
+        return CreatedKey(key=f"sk-splash-{name}", view=view(3, name))
+
     def revoke_key(self, key_id):
         return msgspec.structs.replace(next(each for each in self.views if each.id == key_id), revoked_at_s=7)
 
@@ -82,15 +90,32 @@ def key_command(monkeypatch):
     return lambda *arguments: CliRunner().invoke(key_commands.keys, arguments)
 
 
-def test_a_key_takes_at_most_two_lines_and_those_that_are_revoked_are_hidden(key_command):
+def test_keys_are_a_table_with_headings_and_those_that_are_revoked_are_hidden(key_command):
     listed, everything = key_command(), key_command("--all")
 
-    first, second = listed.stdout.splitlines()
-    assert first.startswith("2  a rather long name of a key  batch  h  19")
-    assert second == "    0 in flight, 0 requests, 0 tokens"
+    _, headings, _, *rows, _ = listed.stdout.splitlines()
+    assert [cell.strip() for cell in headings.split("┃")[1:-1]] == ["id", "name", "class", "key", "made", "today"]
+    assert [[cell.strip() for cell in row.split("│")[1:-1]] for row in rows] == [
+        ["2", "a rather long name of a key", "batch", "h", MADE, "0 in flight"],
+        ["", "", "", "", "", "0 requests"],
+        ["", "", "", "", "", "0 tokens"],
+    ]
     assert listed.stderr == "1 revoked: `splash keys --all` shows them.\n"
-    assert everything.stdout.startswith("1  old  ") and "\n    revoked\n" in everything.stdout
+    assert "│ old " in everything.stdout and "│ revoked " in everything.stdout
     assert key_command("list").stdout == listed.stdout
+
+
+def test_where_there_is_room_a_key_is_one_line(key_command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+
+    assert "│ 0 in flight, 0 requests, 0 tokens │" in key_command().stdout
+
+
+def test_that_a_key_is_shown_once_is_said_beside_it(key_command):
+    made, for_programs = key_command("new", "phone"), key_command("new", "phone", "--json")
+
+    assert (made.stdout, made.stderr) == ("sk-splash-phone\n", "This is the only time that the key is shown.\n")
+    assert for_programs.stderr == ""
 
 
 def test_programs_get_all_keys(key_command):
@@ -108,7 +133,16 @@ def test_use_is_shown_beside_its_limit():
         view(1, "x"), limits=KeyLimits(requests_per_day=10_000), today=KeyUsage(requests=1200, tokens=7, in_flight=3)
     )
 
-    assert today_text(limited) == "3 in flight, 1,200 of 10,000 requests, 7 tokens"
+    assert used_today(limited) == ("3 in flight", "1,200 of 10,000 requests", "7 tokens")
+
+
+def test_one_of_a_kind_is_not_told_as_several():
+    once = msgspec.structs.replace(
+        view(1, "x"), limits=KeyLimits(requests_per_day=1), today=KeyUsage(requests=0, tokens=1, in_flight=1)
+    )
+
+    assert used_today(once) == ("1 in flight", "0 of 1 request", "1 token")
+    assert limits_text(once.limits) == "1 request a day"
 
 
 def test_limits_are_told_without_those_that_are_off():
@@ -158,8 +192,8 @@ class Asked:
 def test_each_setting_goes_where_it_belongs():
     client = Asked()
 
-    change_of("concurrency=3")(client)
-    change_of("heartbeat.messages=ping")(client)
+    check_of("concurrency=3")(client)()
+    check_of("heartbeat.messages=ping")(client)()
 
     assert client.orders == [(3,), ("messages", "ping")]
 
@@ -178,7 +212,7 @@ def test_each_setting_goes_where_it_belongs():
 def test_a_price_is_set_among_those_that_there_are_and_taken_away_by_default(text, order):
     client = Asked()
 
-    change_of(text)(client)
+    check_of(text)(client)()
 
     assert client.orders == [(order,)]
 
@@ -188,12 +222,12 @@ def test_a_price_is_set_among_those_that_there_are_and_taken_away_by_default(tex
 )
 def test_a_price_that_can_not_be_read_is_wrong_usage_with_an_example(value):
     with pytest.raises(UsageWrong, match=r"^price.default is written like CNY 1/0"):
-        change_of(f"price.default={value}")
+        check_of(f"price.default={value}")
 
 
 def test_a_model_without_a_price_of_its_own_has_none_to_lose():
     with pytest.raises(UsageWrong, match="'other' has no price of its own"):
-        change_of("price.other=default")(Asked())
+        check_of("price.other=default")(Asked())
 
 
 def test_prices_are_listed_the_default_first_as_they_are_written():
@@ -209,7 +243,7 @@ def test_prices_are_listed_the_default_first_as_they_are_written():
 @pytest.mark.parametrize("text", ["concurrency", "concurrency=x", "nothing=1", "heartbeat=ping"])
 def test_what_is_no_setting_is_wrong_usage(text):
     with pytest.raises(UsageWrong):
-        change_of(text)
+        check_of(text)
 
 
 @pytest.mark.parametrize(
@@ -227,9 +261,33 @@ def test_a_value_that_cannot_be_is_wrong_usage_in_the_words_of_who_typed_it(text
     client = Asked()
 
     with pytest.raises(UsageWrong) as refused:
-        change_of(text)(client)
+        check_of(text)(client)
 
     assert str(refused.value) == sentence
+    assert client.orders == []
+
+
+@pytest.fixture
+def settings_command(monkeypatch):
+    """Runs `splash settings …`; gives what was asked of control, and how it ended."""
+    client = Asked()
+    monkeypatch.setattr(setting_commands, "this_place", lambda: None)
+    monkeypatch.setattr(setting_commands, "running_control", lambda _place: client)
+    return lambda *arguments: (client, CliRunner().invoke(setting_commands.settings, arguments))
+
+
+def test_several_settings_are_changed_by_one_command(settings_command):
+    client, done = settings_command("set", "concurrency=3", "heartbeat.messages=ping", "price.a=USD 1/1/1")
+
+    assert client.orders[:2] == [(3,), ("messages", "ping")] and len(client.orders) == 3
+    assert done.stdout.splitlines()[:2] == ["concurrency=3 from now on.", "heartbeat.messages=ping from now on."]
+
+
+@pytest.mark.parametrize("wrong", ["heartbeat.messages=foo", "price.other=default", "nothing=1", "concurrency=2"])
+def test_of_several_settings_none_is_changed_when_one_can_not_be(settings_command, wrong):
+    client, done = settings_command("set", "concurrency=3", wrong)
+
+    assert isinstance(done.exception, UsageWrong)
     assert client.orders == []
 
 

@@ -184,3 +184,30 @@ def test_what_was_seen_of_one_process_does_not_count_against_the_next():
     watch.forget()
 
     assert answers(watch, 59, lambda now: at(now, RUNNING)) is None
+
+
+def test_a_text_side_that_is_at_one_thing_for_a_minute_is_stuck():
+    watch = WedgeWatch()
+
+    found = answers(watch, 300, lambda now: at(now, text_busy_s=float(now)))
+
+    assert found == (60, "The engine prepared one request for 60 s, and was killed.")
+
+
+def test_a_text_side_that_does_one_thing_after_another_is_not_stuck():
+    watch = WedgeWatch()
+
+    assert answers(watch, 300, lambda now: at(now, text_busy_s=float(now % 50))) is None
+
+
+def test_a_text_side_is_not_stuck_for_the_time_in_which_nobody_looked():
+    watch = WedgeWatch()
+    watch.answered(at(0, text_busy_s=1.0), num_sent=0, now=0)
+
+    assert watch.answered(at(1000, text_busy_s=1001.0), num_sent=0, now=1000) is None
+
+
+def test_what_a_loading_engine_prepares_counts_as_loading():
+    watch = WedgeWatch()
+
+    assert answers(watch, 200, lambda now: at(now, state="loading", ready=False, text_busy_s=float(now))) is None

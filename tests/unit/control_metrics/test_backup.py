@@ -59,6 +59,7 @@ def full(*_, **__):
 
 async def test_a_backup_is_one_private_file_that_splash_starts_with(home, written, tmp_path):
     to = tmp_path / "copies" / "one.db"
+    to.parent.mkdir()
 
     backup = back_up(home.database, to)
 
@@ -150,6 +151,7 @@ async def test_a_file_that_comes_while_the_copy_is_made_stays_as_it_is(home, wri
 )
 async def test_a_full_disk_is_said_and_nothing_stays_behind(home, written, tmp_path, monkeypatch, spoil, sentence):
     to = tmp_path / "copies" / "one.db"
+    to.parent.mkdir()
     spoil(monkeypatch)
 
     with pytest.raises(BackupImpossible, match=rf"^No backup was made at {to}: .*{sentence}"):
@@ -158,12 +160,14 @@ async def test_a_full_disk_is_said_and_nothing_stays_behind(home, written, tmp_p
     assert names_in(to.parent) == []
 
 
-async def test_a_folder_that_is_a_file_or_missing_is_said(home, written, tmp_path):
+async def test_a_folder_that_is_a_file_or_missing_is_said_and_none_is_made(home, written, tmp_path):
     (tmp_path / "file").touch()
 
-    for to, reason in ((tmp_path / "file" / "one.db", "Not a directory"), (tmp_path / "a" / "b" / "one.db", "No such")):
+    for to, reason in ((tmp_path / "file" / "one.db", "Not a directory"), (tmp_path / "a" / "one.db", "no folder")):
         with pytest.raises(BackupImpossible, match=reason):
             back_up(home.database, to)
+
+    assert not (tmp_path / "a").exists()
 
 
 async def test_a_copy_of_a_damaged_database_gets_no_name(home, written, tmp_path):
@@ -245,7 +249,7 @@ def test_the_command_copies_where_splash_does_not_run(home, command):
     [name] = names_in(home.root / "backups")
     assert done.exit_code == 0
     assert done.stdout.startswith(f"{home.root / 'backups' / name}: ")
-    assert done.stdout.endswith(" 1 requests.\n")
+    assert done.stdout.endswith(" 1 request.\n")
 
 
 async def test_the_command_takes_any_new_file_or_a_folder_and_answers_in_json(home, written, command, tmp_path):

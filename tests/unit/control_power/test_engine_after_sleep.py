@@ -19,7 +19,7 @@ async def process(tmp_path):
     process.record = puppet.record
     process._launch = object()
     process._waits_since = float("-inf")
-    client = process.client = EngineClient(port=1, secret="s")
+    client = process.client = EngineClient(port=1, secret="s", is_there=lambda: True)
     yield process
     await client.aclose()
 

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from control import wire
 from control.assembly import assemble
-from control.cli.settings import change_of, keep_awake_row
+from control.cli.settings import check_of, keep_awake_row
 from control.command_errors import UsageWrong
 from control.config import Settings
 from control.fifo import Line, Ticket
@@ -153,10 +153,10 @@ class Client:
 def test_the_command_line_sets_it_and_says_where_it_has_no_effect():
     client = Client()
 
-    change_of("keep_awake=never")(client)
+    check_of("keep_awake=never")(client)()
 
     assert client.orders == ["never"]
     assert keep_awake_row(wire.Power(can_keep_awake=True)) == ("keep_awake", "busy", "busy, loaded, never")
     assert keep_awake_row(wire.Power())[2].endswith("no effect on this machine")
     with pytest.raises(UsageWrong, match="busy, loaded, never"):
-        change_of("keep_awake=yes")(client)
+        check_of("keep_awake=yes")

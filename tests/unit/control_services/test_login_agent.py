@@ -56,7 +56,18 @@ def test_another_port_since_then_is_stale_until_it_is_turned_on_again(agent):
     assert (changed, agent.state({"SPLASH_API_PORT": "9999"})) == ("stale", "on")
 
 
-@pytest.mark.parametrize("damage", [lambda whole: whole[:200], lambda whole: b"", lambda whole: b"not a property list"])
+DAMAGES = [
+    lambda whole: whole[:200],
+    lambda whole: b"",
+    lambda whole: b"not a property list",
+    *(
+        lambda whole, body=body: b'<plist version="1.0">' + body + b"</plist>"
+        for body in (b"<array/>", b"<date>x</date>", b"<data>!!</data>", b"<integer>x</integer>", b"<string>a</string>")
+    ),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
 def test_a_file_that_was_cut_or_overwritten_is_broken_and_turning_it_on_writes_it_anew(agent, damage):
     agent.turn_on({})
     agent.file.write_bytes(damage(agent.file.read_bytes()))

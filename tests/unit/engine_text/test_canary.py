@@ -1,10 +1,16 @@
 """What becomes of a system message behind other roles, and that it is never moved to the front."""
 
+import threading
+
 import msgspec
 import pytest
 
+from engine.errors import ModelRefused
+from engine.model.demo import build_demo
+from engine.text import tokenizer as tokenizer_module
 from engine.text.canary import template_canary
 from engine.text.template import render
+from engine.text.tokenizer import load_text_model
 from engine.wire import Prompt
 from tests.unit.engine_text.templates_by_hand import (
     CHATML,
@@ -75,3 +81,18 @@ def test_a_later_system_message_is_rendered_behind_what_was_said_before_it(templ
 
     places = [text.index(words) for _, words in said]
     assert places == sorted(places)
+
+
+def test_a_template_that_has_no_end_is_refused(tmp_path, monkeypatch):
+    folder = tmp_path / "demo"
+    folder.mkdir()
+    build_demo(folder)
+    ended = threading.Event()
+    monkeypatch.setattr(tokenizer_module, "LONGEST_TEMPLATE_S", 0.05)
+    monkeypatch.setattr(tokenizer_module, "learn_habits", lambda _: ended.wait(30))
+
+    with pytest.raises(ModelRefused, match=r"the chat template in .* takes more than") as refused:
+        load_text_model(folder)
+    ended.set()
+
+    assert refused.value.reason == "load_failed"

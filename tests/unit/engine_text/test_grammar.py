@@ -1,13 +1,16 @@
 """Grammars of one tokenizer: what they take, what they refuse, and what can't be compiled."""
 
 import dataclasses
+import json
 import threading
 
 import pytest
 
 from engine.errors import InvalidRequest
 from engine.text import grammar as grammar_module
-from engine.text.grammar import MOST_GRAMMAR_BYTES, MOST_KEPT, MOST_PROPERTIES, Grammars
+from engine.text.compiling import Deadline
+from engine.text.grammar import MOST_GRAMMAR_BYTES, MOST_KEPT, Grammars
+from engine.text.grammar_cost import MOST_PROPERTIES
 from engine.wire import Grammar
 
 PERSON = {
@@ -151,6 +154,46 @@ def test_a_hostile_grammar_is_refused_soon_or_costs_little(grammars, grammar):
 def test_a_schema_that_is_nested_too_deep_is_refused_and_fails_nothing(grammars, depth):
     with pytest.raises(InvalidRequest, match="nested more than 128 levels deep"):
         grammars.answer(schema(nested(depth)))
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(
+    "described",
+    [{"items": None}, {"properties": {"": None}}, {"anyOf": [{"items": None}, True]}],
+    ids=["items", "properties", "choices"],
+)
+def test_a_chain_of_references_as_long_as_a_grammar_may_be_does_not_overflow_the_stack(grammars, described):
+    written = json.dumps({"0000": described})
+    length = (MOST_GRAMMAR_BYTES - 10_000) // (len(written) + len('{"$ref": "#/d/0000"}'))
+    definitions = {
+        f"{i:04}": json.loads(json.dumps(described).replace("null", f'{{"$ref": "#/d/{i + 1:04}"}}'))
+        for i in range(length)
+    }
+
+    grammar = schema({"$ref": "#/d/0000", "d": {**definitions, f"{length:04}": {"type": "null"}}})
+    try:
+        grammars.answer(grammar)
+    except InvalidRequest as refused:
+        assert "schema too large" in refused.message
+
+    assert length > 3_000
+
+
+def test_a_grammar_that_takes_too_long_is_refused_and_the_next_one_is_compiled(demo, monkeypatch):
+    grammars = Grammars(demo)
+    done = threading.Event()
+    really = grammar_module._compiled
+    monkeypatch.setattr(
+        grammar_module, "_compiled", lambda rules, *rest: done.wait(30) if "slow" in rules else really(rules, *rest)
+    )
+
+    with pytest.raises(InvalidRequest, match="takes longer than 5 s to compile"):
+        grammars.compile("start: /slow/", param="grammar", deadline=Deadline(0.05))
+    others = takes(grammars, demo, regex("other"), "other")
+    is_told = grammars.compilations.longest_s() > 0
+    done.set()
+
+    assert others and is_told
 
 
 def test_a_multiple_with_few_digits_is_no_hostile_one(grammars, demo):

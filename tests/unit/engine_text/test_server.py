@@ -21,6 +21,8 @@ PORT = 18181
 class Counting:
     """Stands where the intake stands, and counts to three."""
 
+    given_up_s = 0.0
+
     def count(self, body):
         return CountAnswer(prompt_tokens=3, maximum_context_tokens=10)
 
@@ -64,8 +66,11 @@ class Ready:
     def __init__(self):
         self.snapshot = msgspec.structs.replace(Beginning(concurrency=4).snapshot, state="ready", ready=True)
 
-    def clear_cache(self, tell):
-        tell(CacheCleared(freed_bytes=0, blocks=0, snapshots=0))
+    def order(self, do):
+        do(self)
+
+    def clear_cache(self):
+        return CacheCleared(freed_bytes=0, blocks=0, snapshots=0)
 
 
 class Shutdowns:
@@ -161,6 +166,26 @@ async def test_a_failure_of_ours_is_an_answer_without_its_details(http, door):
     assert answer.status_code == 500
     assert answer.json()["code"] == "internal"
     assert "ZeroDivision" not in answer.text
+
+
+async def test_the_status_says_how_long_the_text_thread_has_been_at_one_thing(shutdowns):
+    now = [100.0]
+    slow = Slow()
+    with ThreadPoolExecutor(max_workers=1) as text_thread:
+        door = Door(worker=Ready(), text_thread=text_thread, nonce="", on_shutdown=shutdowns, monotonic=lambda: now[0])
+        door.open(Ready(), slow)
+        before = await door.status(None)
+        counting = asyncio.create_task(door._on_text_thread(lambda: slow.count(b"")))
+        await asyncio.to_thread(slow.began.wait)
+        now[0] = 107.0
+        meanwhile = await door.status(None)
+        slow.goes.set()
+        await counting
+        slow.given_up_s = 9.0
+        given_up = await door.status(None)
+
+    told = [msgspec.json.decode(answer.body).get("text_busy_s", 0.0) for answer in (before, meanwhile, given_up)]
+    assert told == [0.0, 7.0, 9.0]
 
 
 async def test_clearing_the_cache_makes_the_text_side_forget_earlier_prompts_on_its_own_thread(http, door):

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.fakes.control import SECRET, FakeControl
+from tests.fakes.control_record import write_record
 from tests.unit.webui.console_stage import serve
 from webui.home import Home
 
@@ -22,7 +23,9 @@ def control(running_control):
 
 
 @pytest.fixture
-def home(tmp_path):
+def home(tmp_path, running_control):
+    """In which that control is recorded."""
+    write_record(tmp_path, running_control.port)
     (tmp_path / "secrets").mkdir(mode=0o700)
     (tmp_path / "secrets" / "admin").write_text(SECRET)
     return Home(tmp_path)

@@ -32,6 +32,10 @@ class Console:
     watch: Watch
     has_left: asyncio.Event
 
+    def forget_control(self) -> None:
+        """As if it had ended in order: it takes its record with it."""
+        (self.home.root / "run" / "control.json").unlink()
+
     async def log_in(self) -> None:
         self.control.links.add("a-link")
         answer = await self.browser.get("/login", params={"token": "a-link"})

@@ -158,11 +158,12 @@ async def test_who_quits_while_requests_run_chooses_to_wait_or_to_end_them(conso
 
 async def silent(console, *living: ProcessRecord) -> str:
     """The question of the page, after control has fallen silent."""
-    for each in living:
-        console.home.write_record(each)
     console.control.overview = fake.overview(slots=(fake.decoding(),), line=(fake.waiting(1, 1), fake.waiting(2, 2)))
     await console.browser.get("/now/live")
     console.control.is_silent = True
+    console.forget_control()
+    for each in living:
+        console.home.write_record(each)
     console.watch.forget()
     return (await console.browser.get("/quit")).text.split('id="quit"')[1]
 
@@ -212,6 +213,7 @@ async def test_another_tab_sees_the_end_without_an_alarm_and_then_asks_no_more(c
 
 async def test_a_model_without_a_gateway_is_named_with_the_command_that_ends_it(console, sleeper):
     console.control.is_silent = True
+    console.forget_control()
     console.home.write_record(record("engine", sleeper.pid))
 
     await console.post("/quit")

@@ -20,7 +20,9 @@ from control.wire import ProcessRecord
 async def test_a_silent_gateway_that_was_killed_is_told_from_one_that_hangs_and_one_that_ended_in_order(
     console, pid, said, hint
 ):
-    if pid is not None:
+    if pid is None:
+        console.forget_control()
+    else:
         console.home.write_record(control_record(pid))
     console.control.is_silent = True
     console.watch.forget()

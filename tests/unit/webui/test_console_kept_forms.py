@@ -67,4 +67,6 @@ async def test_a_page_that_keeps_a_form_offers_nothing_that_would_lose_it_by_acc
     kept = (await page.post("/clients", name="claude")).text
 
     assert 'action="/preferences"' not in kept
+    assert kept.count("disabled aria-label") == 2, "the two buttons stay in sight"
+    assert 'title="First send or copy what you typed: it is on this page only."' in kept
     assert 'data-address="/clients"' in kept

@@ -5,7 +5,15 @@ import re
 import msgspec
 import pytest
 
-from control.wire import CacheStatus, GovernorStatus, LayoutStatus, LoadProgress, PromiseStatus, SelfTest
+from control.wire import (
+    CacheStatus,
+    GovernorStatus,
+    LayoutStatus,
+    LoadProgress,
+    ModelOnDisk,
+    PromiseStatus,
+    SelfTest,
+)
 from tests.fakes import control as fake
 
 REASON = "logits differ by 3.1e+00 from recomputing, beyond 1.0e-03"
@@ -268,3 +276,34 @@ async def test_every_fact_and_warning_is_in_the_readers_language(console, langua
 
     assert len(warnings(html)) == 4
     assert bool(re.search("[一-鿿]", said)) is (language == "zh")
+
+
+@pytest.mark.parametrize(
+    ("changes", "link"),
+    [
+        ({}, ("/model/load?model=Qwen3.8-27B-4bit", "Other settings…")),
+        (
+            {"state": "unloaded", "last_model": "/models/my own"},
+            ("/model/load?model=/models/my%20own", "Load the last"),
+        ),
+        ({"state": "unloaded"}, ("#first-model", "Choose a model…")),
+    ],
+)
+async def test_the_first_button_leads_to_the_model_that_is_or_was_loaded_else_to_the_first_of_the_list(
+    console, changes, link
+):
+    primary = re.search(r'<a class="button primary" href="([^"]*)"[^>]*>([^<]*)</a>', await card(console, **changes))
+
+    assert primary[1] == link[0]
+    assert primary[2].startswith(link[1])
+
+
+async def test_the_list_has_the_place_that_the_button_leads_to_once(console):
+    named = {"architecture": "qwen3", "quantization": None, "weights_bytes": 1, "native_context_tokens": 1}
+    console.control.models = tuple(
+        ModelOnDisk(name=name, path=f"/models/{name}", fits=True, is_demo=False, **named) for name in ("a", "b")
+    )
+
+    html = (await console.browser.get("/model/list")).text
+
+    assert html.count('id="first-model"') == 1

@@ -131,7 +131,7 @@ async def test_without_a_model_the_page_says_what_to_do(console):
 
     assert "Load one from this machine, or give the path" in html
     assert "export OPENAI_BASE_URL=http://127.0.0.1:8888/v1" in html
-    assert 'href="/model">Load…</a>' in html
+    assert 'href="/model#models">Choose a model…</a>' in html
     assert 'popovertarget="panel-unload"' not in html
 
 

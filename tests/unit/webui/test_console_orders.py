@@ -134,6 +134,19 @@ async def test_a_load_that_ends_nothing_does_not_begin_with_then(console, state,
     assert {"en": "The chosen model is loaded", "zh": "加载所选模型"}[language] in effect
 
 
+async def test_with_nobody_to_wait_for_nothing_is_said_to_come_then(console):
+    console.control.overview = fake.overview()
+
+    page = (await console.browser.get("/")).text
+    effects = [sheet(page, panel) for panel in ("panel-unload", "panel-restart")]
+    effects.append((await console.browser.get("/model/load/effect", params={"model": "mine"})).text)
+    effects.append((await console.browser.get("/quit")).text)
+
+    assert "The weights leave memory at once;" in effects[0]
+    assert "takes the place of the loaded one at once" in effects[2]
+    assert not any("Then " in effect or "Nothing is running. " in effect for effect in effects)
+
+
 async def test_what_a_client_waits_for_as_a_whole_is_lost_when_it_is_cancelled(console):
     whole = msgspec.structs.replace(fake.decoding(), stream=False)
     console.control.overview = fake.overview(slots=(whole, fake.decoding(4810, slot=3, output=1)))
@@ -180,6 +193,7 @@ async def test_nothing_on_the_page_of_a_new_key_leads_away_by_one_click_of_a_pre
     later = (await console.browser.get("/clients")).text
 
     assert 'action="/preferences"' not in created
+    assert created.count('title="Copy the key first: it is shown on this page only."') == 2, "both stay in sight"
     assert 'action="/preferences"' in later
 
 

@@ -50,6 +50,19 @@ def test_steady_speed_peak_and_ceiling_are_told_apart_by_width():
     assert chart.table.rows[3] == ("4 streams", "305.0", "—", "—", "—", "61,000", "3 min 20 s")
 
 
+def test_a_ceiling_far_above_all_bars_is_told_in_words_and_not_drawn():
+    slow = tuple(
+        measured.width(streams, tokens=14_000, seconds=100.0, peak=150.0, ceiling=ceiling)
+        for streams, ceiling in ((1, 8_200.0), (2, 7_900.0))
+    )
+
+    chart = by_width(measured.performance(widths=slow), ENGLISH)
+
+    assert [series.label for series in chart.series] == ["steady", "fastest 5 s"]
+    assert chart.summary.startswith("Not drawn: the ceiling of up to 8,200 tok/s, far above every bar. 1 stream: 140.0")
+    assert chart.table.rows[0][3] == "8,200"
+
+
 def test_the_share_of_the_ceiling_is_said_only_where_there_is_one():
     summary = by_width(measured.performance(), ENGLISH).summary
 
@@ -296,15 +309,15 @@ async def test_what_is_not_known_is_a_dash_and_never_a_zero(console):
     [
         (wire.MissList(reason="no model is loaded"), "No prompt yet: no model is loaded"),
         (wire.MissList(is_on=True, lookups=0), "No prompt yet since the model was loaded."),
-        (wire.MissList(is_on=True, lookups=9), "Every prompt came from the cache as far as possible."),
+        (wire.MissList(is_on=True, lookups=9), "What prompts had in common with earlier ones came from the cache"),
         (wire.MissList(lookups=0, reason="the self-test failed"), "The cache is off, so every prompt is read"),
     ],
 )
-async def test_that_every_prompt_came_from_the_cache_is_only_said_when_there_was_one(console, told, sentence):
+async def test_that_prompts_came_from_the_cache_is_only_said_when_there_was_one(console, told, sentence):
     html = await page(console, **{wire.MISSES: told})
 
     assert sentence in html
-    assert ("Every prompt came from the cache" in html) is bool(told.lookups)
+    assert ("What prompts had in common" in html) is bool(told.lookups)
 
 
 async def test_range_and_model_are_asked_of_control_and_kept_in_every_link(console):

@@ -127,6 +127,15 @@ async def test_a_model_that_is_nowhere_is_named(console):
     assert "disabled" in button(html)
 
 
+async def test_of_a_path_it_is_said_what_splash_load_says(console):
+    console.control.refusal = wire.AdminError(code="model_not_found", message="The folder /nodir/x does not exist.")
+
+    html = await ask(console, model="/nodir/x")
+
+    assert '<span id="plan-detail" class="muted" lang="en">The folder /nodir/x does not exist.</span>' in html
+    assert "There is no model called" not in html
+
+
 async def test_a_field_that_cannot_be_read_is_said_in_the_plan_and_nothing_is_asked(console):
     html = await ask(console, context="many")
 

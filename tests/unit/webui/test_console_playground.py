@@ -9,7 +9,7 @@ from tests.fakes import control as fake
 from tests.unit.webui.console_stage import ORIGIN
 from webui.playground_answer import Account
 from webui.text import load_texts
-from webui.views.playground import progress_of
+from webui.views.playground import Heard, progress_of
 
 QUESTION = {"messages": [{"role": "user", "content": "hello"}], "temperature": None, "max_tokens": None}
 
@@ -171,9 +171,29 @@ async def test_a_silent_gateway_is_an_answer_too(console):
     ids=["waits", "held", "reads", "generates", "paused", "gone"],
 )
 def test_where_an_answer_is_comes_from_the_overview(slots, line, expected):
-    progress = progress_of("r7", fake.overview(slots=slots, line=line), load_texts()["en"])
+    progress = progress_of("r7", Heard(), fake.overview(slots=slots, line=line), load_texts()["en"])
 
     assert (None if progress is None else (progress.phase, progress.numbers)) == expected
+
+
+NEW = msgspec.structs.replace(fake.decoding(7, slot=1), tokens_per_second=None, output_tokens=1)
+
+
+@pytest.mark.parametrize(
+    ("slot", "heard", "said"),
+    [
+        (NEW, Heard(num_pieces=1), "1 token"),
+        (NEW, Heard(num_pieces=21, seconds=0.5), "40.0 tok/s · 21 tokens"),
+        (fake.prefilling(7, slot=1), Heard(num_pieces=3, seconds=0.1), "3 tokens"),
+        (fake.decoding(7, slot=1), Heard(num_pieces=900, seconds=9.0), "52.1 tok/s · 900 tokens"),
+        (fake.decoding(8, slot=1), Heard(num_pieces=2, seconds=1.0), "1.0 tok/s · 2 tokens"),
+    ],
+    ids=["the first", "no speed is known yet", "the overview is late", "both", "it has left its slot"],
+)
+def test_what_was_heard_goes_before_an_overview_that_is_older(slot, heard, said):
+    progress = progress_of("r7", heard, fake.overview(slots=(slot,)), load_texts()["en"])
+
+    assert (progress.phase, progress.numbers) == ("generating", said)
 
 
 def test_the_first_token_counts_to_the_wait_and_the_others_to_the_speed():
