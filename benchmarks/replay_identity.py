@@ -159,9 +159,7 @@ def measured(workload: Workload, kind: Kind, num_requests: int, folder: Path) ->
     outcomes = sweep(file, pools)
     sweep_s = time.perf_counter() - began_at
     falls = [
-        (one.pool_bytes, one.hit_rate - two.hit_rate)
-        for one, two in pairwise(outcomes)
-        if two.hit_rate < one.hit_rate
+        (one.pool_bytes, one.hit_rate - two.hit_rate) for one, two in pairwise(outcomes) if two.hit_rate < one.hit_rate
     ]
     say(
         f"{kind}: {identity.num_equal} of {identity.num_lookups} lookups equal, {len(pools)} budgets in {sweep_s:.1f} s"
