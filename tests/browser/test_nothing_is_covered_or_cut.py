@@ -6,6 +6,7 @@ import pytest
 from control import wire
 from tests.browser.furnished import furnish
 from tests.fakes import control as fake
+from tests.fakes.control_record import gateway_process
 
 WIDE, CLOSE, EDGE = ({"width": width, "height": 900} for width in (1280, 1160, 1030))
 MIDDLE, NARROW = {"width": 800, "height": 900}, {"width": 390, "height": 844}
@@ -224,6 +225,7 @@ def test_without_javascript_every_button_of_the_line_is_a_stop(console, control,
 
 @BOTH_LANGUAGES
 def test_the_end_of_splash_is_said_over_every_page_that_is_still_open(own_console, control, pages, locale):
+    gateway = gateway_process(own_console.home, control)
     page = pages.open(own_console.link(), locale=locale)
     others = [page.context.new_page() for _ in range(2)]
     for other, path in zip(others, ("/", "/requests"), strict=True):
@@ -231,6 +233,8 @@ def test_the_end_of_splash_is_said_over_every_page_that_is_still_open(own_consol
     page.goto(f"{own_console.address}/quit")
 
     page.click("form.buttons button.danger")
+    gateway.kill()
+    gateway.wait()
     for other in others:
         other.wait_for_selector("#over:visible")
     own_console.process.wait(20)
