@@ -5,6 +5,7 @@ It knows no path but those that need no key, and reads no body.
 
 import hashlib
 import logging
+import re
 import uuid
 from typing import Final
 
@@ -18,6 +19,7 @@ from control.lan import LanHosts
 
 logger = logging.getLogger(__name__)
 
+_MODEL_NAME: Final = re.compile(r"[\w./:@+-]{1,80}")
 _LONGEST_LOGGED: Final = 80
 _FINGERPRINT_LEN: Final = 8
 _MOST_FINGERPRINTS: Final = 2
@@ -82,8 +84,13 @@ class Gate:
 
 
 def log_refusal(request_id: str, error: ApiError, *, path: str, key: str) -> None:
-    """`key`: its name as a literal, or what tells it from others without being it."""
-    model = error.name[:_LONGEST_LOGGED] if isinstance(error, UnknownModel) else None
+    """`key`: its name as a literal, or what tells it from others without being it.
+
+    A model's name is written for whoever looks for a client's mistake; what can't be one may be somebody's words.
+    """
+    model = None
+    if isinstance(error, UnknownModel):
+        model = error.name if _MODEL_NAME.fullmatch(error.name) else "(not a name)"
     logger.info(
         "request refused id=%s key=%s path=%r status=%d error=%s param=%r model=%r",
         request_id,

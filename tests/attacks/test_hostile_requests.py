@@ -78,15 +78,17 @@ def test_a_megabyte_of_stop_strings_is_refused_by_name(real, path):
 
 @pytest.mark.timed
 def test_a_flood_of_counts_is_bounded_by_the_keys_limit_and_holds_up_nobody_else(real):
-    flood = {"model": "default", "messages": [{"role": "user", "content": "word " * 75_000}]}
+    def flood(number):  # a text that was counted before would be remembered
+        return {"model": "default", "messages": [{"role": "user", "content": f"word{number} " * 75_000}]}
+
     with real.api() as api, real.admin() as admin:
-        made = admin.post("/keys", json={"name": "flood", "limits": {"max_in_flight": 20}})
+        made = admin.post("/keys", json={"name": "flood", "limits": {"max_in_flight": 5}})
         flooder = {"authorization": f"Bearer {made.json()['key']}"}
         has_begun = threading.Barrier(41)
 
-        def count(_):
+        def count(number):
             has_begun.wait()
-            return api.post("/messages/count_tokens", json=flood, headers=flooder).status_code
+            return api.post("/messages/count_tokens", json=flood(number), headers=flooder).status_code
 
         with ThreadPoolExecutor(40) as threads:
             answers = threads.map(count, range(40))

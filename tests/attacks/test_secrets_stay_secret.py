@@ -26,7 +26,7 @@ def used(splash, doors):
         for body in (
             {"model": "default", "messages": [message]},
             {"model": "default", "messages": [message], "stream": True},
-            {"model": PROMPT, "messages": [message]},
+            {"model": f"{PROMPT} {SPOKEN}", "messages": [message]},
             {"model": "default", "messages": [{"role": "user", "content": [{"type": f"{PROMPT} {SPOKEN}"}]}]},
             {"model": "default", "messages": [message], "temperature": PROMPT},
         ):

@@ -37,7 +37,7 @@ def lines(caplog) -> list[str]:
     ],
 )
 async def test_a_model_that_is_not_here_leaves_its_name_in_one_line(stage, caplog, path, body):
-    wanted = "no-model\n" + "x" * 200
+    wanted = "org/no-model_4bit:latest"
 
     answer = await stage.client.post(path, json=body | {"model": wanted})
 
@@ -45,8 +45,16 @@ async def test_a_model_that_is_not_here_leaves_its_name_in_one_line(stage, caplo
     [line] = lines(caplog)
     assert line == (
         f"request refused id={answer.headers['x-request-id']} key='test' path={path!r} status=404 "
-        f"error=model_not_found param='model' model={wanted[:80]!r}"
+        f"error=model_not_found param='model' model={wanted!r}"
     )
+
+
+@pytest.mark.parametrize("wanted", ["words that somebody said", "no-model\n", "x" * 81, "\x1b[2J"])
+async def test_what_cannot_be_the_name_of_a_model_is_not_written_down(stage, caplog, wanted):
+    await stage.client.post(CHAT.path, json=CHAT.body() | {"model": wanted})
+
+    [line] = lines(caplog)
+    assert line.endswith("model='(not a name)'") and wanted not in line
 
 
 @pytest.mark.parametrize(
