@@ -5,6 +5,7 @@ import json
 import os
 import random
 import struct
+from contextlib import suppress
 
 import pytest
 
@@ -207,10 +208,17 @@ def written(chance, value) -> bytes:
     return bytes(content)
 
 
-def planned(folder) -> None:
-    found = preflight(folder)
-    for kv_bits in (None, 8):
-        plan(found, SMALL, kv_bits=kv_bits)
+def is_planned(folder) -> bool:
+    """False: it is refused, and the refusal can be told. Heads of the tiny model are too small for 8 bits."""
+    try:
+        found = preflight(folder)
+        plan(found, SMALL)
+    except Refused as refused:
+        refused.message.encode()
+        return False
+    with suppress(Refused):
+        plan(found, SMALL, kv_bits=8)
+    return True
 
 
 @pytest.mark.timeout(120)
@@ -219,15 +227,15 @@ def test_whatever_a_config_says_it_is_planned_or_refused(make_folder, family):
     chance = random.Random(family)
     folder = make_folder()
     nested = {**TINY_CONFIG, "model_type": family}
+    seen = set()
     for _ in range(150):
         base = (
             nested if chance.random() < 0.6 else {"model_type": family, "text_config": nested, "architectures": ["A"]}
         )
         (folder / "config.json").write_bytes(written(chance, mutated(chance, base)))
-        try:
-            planned(folder)
-        except Refused as refused:
-            refused.message.encode()
+        seen.add(is_planned(folder))
+
+    assert seen == {True, False}
 
 
 @pytest.mark.timeout(120)
@@ -238,7 +246,9 @@ def test_whatever_a_header_or_a_small_file_says_it_is_planned_or_refused(make_fo
         "model.embed_tokens.weight": ("F32", [256, 64]),
         "lm.weight": ("U32", [8, 4]),
         "lm.scales": ("F16", [8, 1]),
+        "lm.biases": ("F16", [8, 1]),
     }
+    (folder / "config.json").write_text(config(quantization={"bits": 4, "group_size": 32}))
     write_safetensors(folder / "model.safetensors", tensors)
     whole = (folder / "model.safetensors").read_bytes()
     header_len = struct.unpack("<Q", whole[:8])[0]
@@ -249,18 +259,18 @@ def test_whatever_a_header_or_a_small_file_says_it_is_planned_or_refused(make_fo
         "generation_config.json": {"temperature": 1.0},
         "tokenizer.json": json.loads(TINY_TOKENIZER),
     }
+    seen = set()
     for _ in range(400):
-        changed = written(chance, mutated(chance, header))
+        # One of the two is whole now and then, so that what is behind it is reached.
+        changed = written(chance, mutated(chance, header)) if chance.random() < 0.6 else json.dumps(header).encode()
         length = chance.choice([len(changed)] * 8 + [0, 3, 2**40, 2**64 - 1])
         (folder / "model.safetensors").write_bytes(struct.pack("<Q", length) + changed + data)
         name = chance.choice(list(small))
         (folder / name).write_bytes(written(chance, mutated(chance, small[name])))
-        try:
-            planned(folder)
-        except Refused as refused:
-            refused.message.encode()
-        if chance.random() < 0.5:
-            (folder / name).write_text(json.dumps(small[name]))
+        seen.add(is_planned(folder))
+        (folder / name).write_text(json.dumps(small[name]))
+
+    assert seen == {True, False}
 
 
 def test_a_name_of_a_type_is_no_path():
